@@ -1,0 +1,1 @@
+"""The session log: its vocabulary, and every pure function that follows from it."""

@@ -1,0 +1,180 @@
+"""Owns the way between an event and its JSON line, and the rules of the envelope.
+
+A line is written once, when the writer accepts the event, and never again: reading back, forking, exporting and sending
+all use those bytes. `seal` is the only maker of lines, `decode_event` the only reader. Never looks at earlier events.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from refold_protocol.errors import InvalidEventError, InvalidJsonError, SessionCorruptionError
+from refold_protocol.errors import SessionFormatUnsupportedError
+from refold_protocol.json_text import JsonText, check_json
+from refold_protocol.session.events import (
+    EVENT_TYPES,
+    TYPE_OF_DATA,
+    AssistantChunk,
+    ContextMessage,
+    Draft,
+    Event,
+    EventData,
+    ForeignData,
+    RequestHeader,
+    SeqRange,
+    SurfaceOp,
+    ToolResult,
+)
+
+_CHUNK = "assistant/chunk"
+
+
+class _Written(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    type: str
+    seq: int
+    time: int
+    data: Any
+    surface_op: SurfaceOp | None = None
+    sources: tuple[SeqRange, ...] | None = None
+    ignorable: bool = False
+
+
+class _Read(Struct, frozen=True, gc=False, rename="camel"):
+    type: str
+    seq: int
+    time: int
+    data: Raw
+    surface_op: SurfaceOp | None = None
+    sources: tuple[SeqRange, ...] | None = None
+    ignorable: bool = False
+
+
+def seal(draft: Draft, seq: int, now: int) -> Event:
+    """Make the event that `draft` becomes at position `seq`, at `now` (Unix epoch ms) unless the draft has a time.
+
+    The event is the decoded form of its own line, so that a live fold sees exactly what a later reader sees. Raises
+    InvalidEventError when the envelope breaks a rule or the data is not lossless JSON; nothing else has happened then.
+    """
+    data = draft.data
+    name = _type_name(draft)
+    row = EVENT_TYPES.get(name)
+    ignorable = draft.ignorable or (row is not None and row.ignorable)
+    _check_surface(name, row is not None and row.surface, draft.surface_op)
+    if draft.sources is not None:
+        _check_sources(name, draft.sources, seq)
+    time = now if draft.time is None else draft.time
+    _check_opaque(name, data)
+    try:
+        payload: Any = Raw(_one_line(data.json).encode()) if isinstance(data, ForeignData) else data
+        line = _ENCODER.encode(_Written(name, seq, time, payload, draft.surface_op, draft.sources, ignorable))
+    except (UnicodeEncodeError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidEventError(f"{name}: not lossless JSON: {error}", seq=seq) from None
+    if type(data) is AssistantChunk:  # the hot path: made by our own decoders, immutable and typed already
+        return Event(name, seq, time, data, draft.surface_op, draft.sources, ignorable, line)
+    try:
+        return decode_event(line)
+    except (SessionCorruptionError, SessionFormatUnsupportedError) as error:
+        raise InvalidEventError(f"{name}: {error.message}", seq=seq) from None
+
+
+def decode_event(line: bytes) -> Event:
+    """Read one event from its line (without the line break).
+
+    A type that is not in the vocabulary gives ForeignData, whether or not it may be skipped: see `refuse_foreign`.
+    Raises SessionCorruptionError for a line that is no event, or whose data is not of its type.
+    """
+    try:
+        read = _DECODER.decode(line)
+        decoder = _DATA_DECODERS.get(read.type)
+        if decoder is None:
+            data: EventData = ForeignData(JsonText(bytes(read.data).decode()))
+        else:
+            data = decoder.decode(read.data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SessionCorruptionError(f"not an event: {error}; the line begins {line[:80]!r}") from None
+    return Event(read.type, read.seq, read.time, data, read.surface_op, read.sources, read.ignorable, line)
+
+
+def refuse_foreign(event: Event) -> None:
+    """Raise SessionFormatUnsupportedError for an event of a foreign type that is not marked ignorable.
+
+    A reader that derives anything from a log calls this for each event: without the mark it must refuse, not guess.
+    """
+    if isinstance(event.data, ForeignData) and not event.ignorable:
+        raise SessionFormatUnsupportedError(
+            f"event {event.seq} has the type {event.type!r}, which this release does not know and which is not marked "
+            "ignorable; open the session with the release or the plugin that wrote it",
+            seq=event.seq,
+        )
+
+
+def line_type(line: bytes) -> str:
+    """Give the type of a line written by `seal` without decoding the rest; decodes lines of other origin."""
+    if line.startswith(b'{"type":"'):
+        end = line.find(b'"', 9)
+        name = line[9:end]
+        if b"\\" not in name:
+            return name.decode()
+    return decode_event(line).type
+
+
+def _type_name(draft: Draft) -> str:
+    known = TYPE_OF_DATA.get(type(draft.data))
+    if known is not None:
+        if draft.type is not None and draft.type != known:
+            raise InvalidEventError(f"data of {known} under the type {draft.type!r}")
+        return known
+    if not isinstance(draft.data, ForeignData) or not draft.type:
+        raise InvalidEventError("a draft needs data of the vocabulary, or a type and foreign data")
+    if draft.type in EVENT_TYPES:
+        raise InvalidEventError(f"{draft.type} belongs to the vocabulary and takes its own data")
+    return draft.type
+
+
+def _check_surface(name: str, surface: bool, op: SurfaceOp | None) -> None:
+    if surface and op is None:
+        raise InvalidEventError(f"{name} is a surface type and needs a surfaceOp")
+    if not surface and op is not None:
+        raise InvalidEventError(f"{name} is not a surface type and takes no surfaceOp")
+
+
+def _check_sources(name: str, sources: tuple[SeqRange, ...], seq: int) -> None:
+    behind = -1
+    for first, last in sources:
+        if not behind < first <= last < seq:
+            raise InvalidEventError(
+                f"{name}: sources must be ascending, disjoint and before {seq}: {sources!r}", seq=seq
+            )
+        behind = last
+
+
+def _one_line(text: JsonText) -> str:
+    """Put spaces for line breaks: in valid JSON they stand between tokens only, and a line must not hold any."""
+    return text.replace("\r", " ").replace("\n", " ")
+
+
+def _check_opaque(name: str, data: EventData) -> None:
+    texts: list[str | None] = []
+    if isinstance(data, ForeignData):
+        texts.append(data.json)
+    elif isinstance(data, ToolResult | ContextMessage):
+        texts.append(data.meta)
+    elif isinstance(data, RequestHeader):
+        texts.extend((data.header.config.dialect_options, data.header.config.extra))
+        texts.extend(tool.parameters for tool in data.header.tools or ())
+    for text in texts:
+        if text is not None:
+            try:
+                check_json(text)
+            except InvalidJsonError as error:
+                raise InvalidEventError(f"{name}: opaque JSON: {error.message}") from None
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(_Read)
+_DATA_DECODERS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
+    name: msgspec.json.Decoder(row.data) for name, row in EVENT_TYPES.items()
+}

@@ -1,0 +1,71 @@
+"""Owns one data structure: a sequence that is never seen to change, and that grows at its end without being copied.
+
+Folds hold what grows with the log (surface nodes, messages, chunks of a running reply) in a Tape. Several tapes share one
+list and each sees only its own first items; appending to the longest of them is O(1), appending to a shorter one (going
+on from an older state) copies. Knows nothing of sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Generic, TypeVar, cast, overload
+
+T = TypeVar("T")
+
+
+class Tape(Sequence[T], Generic[T]):
+    """An immutable sequence with cheap `append`. Equal when the items are equal, in order."""
+
+    __slots__ = ("_items", "_length")
+
+    def __init__(self, items: Iterable[T] = ()) -> None:
+        self._items = list(items)
+        self._length = len(self._items)
+
+    def append(self, item: T) -> Tape[T]:
+        """Give a tape with `item` behind these items. O(1) from the longest tape of a family, else a copy."""
+        items = self._items if len(self._items) == self._length else self._items[: self._length]
+        items.append(item)
+        grown = cast("Tape[T]", object.__new__(Tape))
+        grown._items = items
+        grown._length = self._length + 1
+        return grown
+
+    def extends(self, older: Tape[T]) -> bool:
+        """Tell in O(1) whether this tape grew from `older` by appends alone. May say no where a comparison would say yes."""
+        return self._items is older._items and self._length >= older._length
+
+    def since(self, length: int) -> Iterator[T]:
+        """Iterate over the items from position `length` on."""
+        return islice(self._items, length, self._length)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[T]:
+        return islice(self._items, self._length)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[T, ...]: ...
+    def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
+        if isinstance(index, slice):
+            return tuple(self._items[position] for position in range(*index.indices(self._length)))
+        position = index + self._length if index < 0 else index
+        if not 0 <= position < self._length:
+            raise IndexError("tape index out of range")
+        return self._items[position]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tape):
+            return NotImplemented
+        theirs = cast("Tape[object]", other)
+        return self._length == len(theirs) and all(one == two for one, two in zip(self, theirs, strict=True))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"Tape({list(self)!r})"

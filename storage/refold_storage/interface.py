@@ -1,0 +1,188 @@
+"""Owns the seam between the log and whoever uses it: what a store and a handle promise, and the record beside a log.
+
+Two implementations keep these promises, the LMDB store (`lmdb_store.py`) and the in-memory double (`memory.py`); one
+conformance suite runs against both. The promises in short: `append` is acceptance, `flush` is durability; storage
+returns the contiguous log that it has and neither cuts nor repairs it; one writer per session across all processes,
+readers without limit. All calls belong to one thread, the event loop's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from refold_protocol.ids import SessionId, WriterId
+from refold_protocol.session.events import Draft, Event
+from refold_protocol.session.summary import Summary
+
+Access: TypeAlias = Literal["read", "write"]
+
+Admit: TypeAlias = Callable[[Sequence[Event]], None]
+"""Looks at the sealed events of a batch before any is accepted; whatever it raises leaves the log as it was."""
+
+Observer: TypeAlias = Callable[[Sequence[Event]], None]
+"""Told of each accepted batch, synchronously. What it raises is logged and contained; it must not append."""
+
+DurableWatcher: TypeAlias = Callable[[int], None]
+"""Told the seq of the last durable event whenever that rose, on the event loop's thread."""
+
+RecentCursor: TypeAlias = tuple[int, int]
+"""A place in the list of recent sessions: last activity (epoch ms) and the session's number. Opaque to callers."""
+
+Clock: TypeAlias = Callable[[], int]
+"""Gives Unix epoch milliseconds."""
+
+
+class Parent(Struct, frozen=True, gc=False):
+    """Where a fork comes from: the parent's session, the last inherited seq, and the digest of that event in hex."""
+
+    session: SessionId
+    at: int
+    digest: str
+
+
+class NewSession(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a session is created with. `cwd` is an absolute path, `created_at` Unix epoch ms."""
+
+    id: SessionId
+    cwd: str
+    created_at: int
+
+
+class SessionRecord(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """The record beside a log, as of one moment.
+
+    `tail` is the seq of its last event (−1 for none), `head_digest` the chain's digest there in hex. `writers` has a row
+    `(writer, first seq)` for each writer that put events into the log. `summary` is a cache, all else is data.
+    """
+
+    id: SessionId
+    cwd: str
+    created_at: int
+    tail: int
+    head_digest: str
+    writers: tuple[tuple[WriterId, int], ...]
+    summary: Summary
+    parent: Parent | None = None
+    archived: bool = False
+
+
+class Handle(Protocol):
+    """One session, opened. A write handle owns the session until it is closed or its process ends."""
+
+    @property
+    def id(self) -> SessionId:
+        """The session's id."""
+        ...
+
+    @property
+    def access(self) -> Access:
+        """Whether this handle may append."""
+        ...
+
+    @property
+    def writer(self) -> WriterId | None:
+        """This open's writer id (`<UUIDv7>.<tail at open>`); None on a read handle."""
+        ...
+
+    @property
+    def tail(self) -> int:
+        """Seq of the last event that this handle can read, accepted ones included; −1 for an empty log."""
+        ...
+
+    @property
+    def durable(self) -> int:
+        """Seq of the last event that survives a crash; on a read handle, the committed tail it last saw."""
+        ...
+
+    @property
+    def head_digest(self) -> bytes:
+        """The chain's digest at `tail`: 32 bytes."""
+        ...
+
+    @property
+    def record(self) -> SessionRecord:
+        """The record as of the accepted tail (write handle) or of the last refresh (read handle)."""
+        ...
+
+    def read(self, first: int = 0, last: int | None = None) -> Iterator[Event]:
+        """Iterate over the events `first` to `last` (both included; the tail where `last` is None), decoded, in order.
+
+        Bounded in memory whatever the length: no transaction is held between two items. Raises SeqRangeError for a
+        negative `first` or a `last` past the tail, SessionCorruptionError when it meets a damaged record.
+        """
+        ...
+
+    def lines(self, first: int, last: int | None = None, *, max_bytes: int | None = None) -> list[bytes]:
+        """Give the exact lines of the events from `first` on: as many as fit into `max_bytes` together, but at least
+        one where there is one. Errors as for `read`."""
+        ...
+
+    def append(self, drafts: Sequence[Draft], *, admit: Admit | None = None) -> tuple[Event, ...]:
+        """Accept a batch, whole or not at all, and give its events. Synchronous: no await between accepting and telling.
+
+        Each event gets the next seq and max(time of the one before, clock). When this returns the events are ordered
+        and readable here; they survive a crash only after a `flush`. A batch is committed in one transaction. Raises
+        InvalidEventError (from `seal`, or for a call from inside an observer), what `admit` raises,
+        SessionReadOnlyError, SessionHandleClosedError, and StorageFullError / LogUnwritableError when the handle is
+        stalled and its memory for accepted events is used up.
+        """
+        ...
+
+    async def flush(self, up_to: int | None = None, *, timeout: float | None = None) -> int:
+        """Wait until the events up to `up_to` (default: all accepted ones) are durable; give the durable seq.
+
+        `timeout` is in seconds (None: the store's default). Raises LogBusyError when it runs out, StorageFullError or
+        LogUnwritableError when the commit fails; the events then stay accepted and a later flush tries again, except
+        after LogUnwritableError. Cancelling the wait changes nothing about the commit.
+        """
+        ...
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Call `observer` after each accepted batch; give the function that stops it."""
+        ...
+
+    def watch_durable(self, watcher: DurableWatcher) -> Callable[[], None]:
+        """Call `watcher` whenever `durable` rose; give the function that stops it."""
+        ...
+
+    def refresh(self) -> int:
+        """On a read handle: look for events that other processes committed; give the new tail. Free on a write handle."""
+        ...
+
+    async def close(self) -> None:
+        """Flush what was accepted, free the lease, and forget the handle. Idempotent. A flush that fails is raised after
+        the lease was freed."""
+        ...
+
+
+class Store(Protocol):
+    """All sessions of one place."""
+
+    async def create(self, session: NewSession) -> Handle:
+        """Open a new session for writing. Nothing is on disk until the first commit. Raises SessionAlreadyExistsError
+        (also when another process holds the lease of that id)."""
+        ...
+
+    async def open(self, session: SessionId, access: Access) -> Handle:
+        """Open a session. Raises SessionNotFoundError, SessionAlreadyOwnedError (after trying for 50 ms),
+        SessionFormatUnsupportedError, SessionCorruptionError."""
+        ...
+
+    def get(self, session: SessionId) -> SessionRecord:
+        """Give the committed record of a session. Raises SessionNotFoundError."""
+        ...
+
+    def recent(self, *, limit: int, before: RecentCursor | None = None) -> list[tuple[RecentCursor, SessionRecord]]:
+        """Give up to `limit` records with their cursors, most recently active first, going on behind cursor `before`."""
+        ...
+
+    def is_owned(self, session: SessionId) -> bool:
+        """Tell whether somebody, in whatever process, holds the session for writing right now."""
+        ...
+
+    async def close(self) -> None:
+        """Close every handle and the environment. Idempotent."""
+        ...
