@@ -1,0 +1,1 @@
+"""Doubles, strategies and examples that several tests share. No test stands here."""
