@@ -260,6 +260,7 @@ class ProviderError(RefoldError):
 
     @property
     def error_kind(self) -> str:
+        """The kind that this failure was given."""
         return self._kind
 
 

@@ -6,30 +6,34 @@ all use those bytes. `seal` is the only maker of lines, `decode_event` the only 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from math import isfinite
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
-from refold_protocol.errors import InvalidEventError, InvalidJsonError, SessionCorruptionError
-from refold_protocol.errors import SessionFormatUnsupportedError
+from refold_protocol.errors import InvalidEventError, InvalidJsonError, SessionCorruptionError, SessionFormatUnsupportedError
 from refold_protocol.json_text import JsonText, check_json
 from refold_protocol.session.events import (
     EVENT_TYPES,
     TYPE_OF_DATA,
     AssistantChunk,
+    AssistantMessage,
+    CompactStart,
     ContextMessage,
     Draft,
     Event,
     EventData,
     ForeignData,
     RequestHeader,
+    RequestHeaderDelta,
     SeqRange,
     SurfaceOp,
     ToolResult,
 )
-
-_CHUNK = "assistant/chunk"
+from refold_protocol.session.header_types import CallConfig, ToolSchema
+from refold_protocol.session.messages import Message
 
 
 class _Written(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
@@ -44,7 +48,7 @@ class _Written(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"
 
 class _Read(Struct, frozen=True, gc=False, rename="camel"):
     type: str
-    seq: int
+    seq: Annotated[int, Meta(ge=0)]
     time: int
     data: Raw
     surface_op: SurfaceOp | None = None
@@ -116,7 +120,7 @@ def line_type(line: bytes) -> str:
     if line.startswith(b'{"type":"'):
         end = line.find(b'"', 9)
         name = line[9:end]
-        if b"\\" not in name:
+        if end > 0 and name.isascii() and b"\\" not in name:
             return name.decode()
     return decode_event(line).type
 
@@ -145,9 +149,7 @@ def _check_sources(name: str, sources: tuple[SeqRange, ...], seq: int) -> None:
     behind = -1
     for first, last in sources:
         if not behind < first <= last < seq:
-            raise InvalidEventError(
-                f"{name}: sources must be ascending, disjoint and before {seq}: {sources!r}", seq=seq
-            )
+            raise InvalidEventError(f"{name}: sources must be ascending, disjoint and before {seq}: {sources!r}", seq=seq)
         behind = last
 
 
@@ -157,21 +159,51 @@ def _one_line(text: JsonText) -> str:
 
 
 def _check_opaque(name: str, data: EventData) -> None:
-    texts: list[str | None] = []
-    if isinstance(data, ForeignData):
-        texts.append(data.json)
-    elif isinstance(data, ToolResult | ContextMessage):
-        texts.append(data.meta)
-    elif isinstance(data, RequestHeader):
-        texts.extend((data.header.config.dialect_options, data.header.config.extra))
-        texts.extend(tool.parameters for tool in data.header.tools or ())
-    for text in texts:
-        if text is not None:
+    opaque = _OPAQUE.get(type(data))
+    if opaque is None:
+        return
+    for value in opaque(data):
+        if isinstance(value, float) and not isfinite(value):  # msgspec would write null
+            raise InvalidEventError(f"{name}: not lossless JSON: {value} is not a number")
+        if isinstance(value, str):
             try:
-                check_json(text)
+                check_json(value)
             except InvalidJsonError as error:
                 raise InvalidEventError(f"{name}: opaque JSON: {error.message}") from None
 
+
+def _of_config(config: CallConfig | None) -> tuple[object, ...]:
+    return () if config is None else (config.dialect_options, config.extra, config.temperature, config.top_p)
+
+
+def _of_messages(messages: Iterable[Message | AssistantMessage] | None) -> tuple[object, ...]:
+    return tuple(message.replay.data for message in messages or () if message.replay is not None)
+
+
+def _of_tools(tools: Iterable[ToolSchema] | None) -> tuple[object, ...]:
+    return tuple(tool.parameters for tool in tools or ())
+
+
+def _of_header(data: RequestHeader) -> tuple[object, ...]:
+    header = data.header
+    return (*_of_config(header.config), *_of_tools(header.tools), *_of_messages(header.message_prefix))
+
+
+def _of_delta(data: RequestHeaderDelta) -> tuple[object, ...]:
+    tools = () if data.tools is None else (*data.tools.changed, *data.tools.added)
+    return (*_of_config(data.config), *_of_tools(tools), *_of_messages(data.message_prefix))
+
+
+_OPAQUE: Final[dict[type, Callable[[Any], tuple[object, ...]]]] = {
+    ForeignData: lambda data: (data.json,),
+    ToolResult: lambda data: (data.meta,),
+    ContextMessage: lambda data: (data.meta,),
+    AssistantMessage: lambda data: _of_messages((data,)),
+    CompactStart: lambda data: _of_config(data.config),
+    RequestHeader: _of_header,
+    RequestHeaderDelta: _of_delta,
+}
+"""What the encoder would not check by itself, for each struct of data that has any: opaque JSON text, and floats."""
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(_Read)

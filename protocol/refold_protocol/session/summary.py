@@ -61,10 +61,10 @@ def summary_step(state: Summary, event: Event) -> Summary:
             return replace(state, title=title, titled=True)
         case SessionSettings(model=str(model)):
             return replace(state, model=model)
-        case InputAccepted(content=content):
+        case InputAccepted(mode=mode, content=content):
             title = state.title
-            if title is None:
-                title = text_of(content).strip().split("\n", 1)[0][:TITLE_CHARACTERS] or None
+            if title is None and mode == "prompt":
+                title = text_of(content).strip().split("\n", 1)[0][:TITLE_CHARACTERS].rstrip() or None
             return replace(state, title=title, last_activity=event.time)
         case TurnStart(turn=turn):
             return replace(state, turns=turn, last_activity=event.time)

@@ -1,0 +1,69 @@
+"""Owns the surface projection: what the model sees of one event. Part of FORMAT_VERSION 0.
+
+The result for a recorded event never changes: a golden file per type holds it. Other words need a new `envelope`
+value. Placeholders such as "(no output)" are recorded in events, never added here. An event is projected without
+looking at any other one.
+"""
+
+from __future__ import annotations
+
+from refold_protocol.session.events import (
+    AssistantMessage,
+    ContextMessage,
+    Event,
+    SteeringMessage,
+    ToolResult,
+    UserMessage,
+)
+from refold_protocol.session.messages import (
+    Block,
+    InputBlock,
+    Message,
+    Source,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+)
+
+
+def derive_message(event: Event) -> Message | None:
+    """Give the message that a surface event becomes, or None for one that the model does not see.
+
+    A reply without visible text and without a call yields nothing: strict providers refuse such messages for ever.
+    """
+    match event.data:
+        case UserMessage(content=content):
+            return Message("user", content)
+        case ContextMessage(content=content, envelope="raw"):
+            return Message("user", content)
+        case ContextMessage(content=content, source=source):
+            return Message("user", _enclosed("context", source, content))
+        case SteeringMessage(content=content, source=source):
+            return Message("user", _enclosed("steering", source, content))
+        case AssistantMessage(content=content, replay=replay) if is_visible(content):
+            return Message("assistant", content, replay)
+        case ToolResult(call_id=call_id, content=content, is_error=is_error):
+            return Message("user", (ToolResultBlock(call_id, content, is_error),))
+        case _:
+            return None
+
+
+def is_visible(content: tuple[Block, ...]) -> bool:
+    """Tell whether a reply holds text that is not blank, or a call."""
+    return any(
+        isinstance(block, ToolCallBlock) or (isinstance(block, TextBlock) and not block.text.isspace() and block.text)
+        for block in content
+    )
+
+
+def _enclosed(tag: str, source: Source, content: tuple[InputBlock, ...]) -> tuple[Block, ...]:
+    name = source.kind if source.name is None else f"{source.kind}:{source.name}"
+    opening, closing = f'<{tag} source="{_escaped(name)}">\n', f"\n</{tag}>"
+    if all(isinstance(block, TextBlock) for block in content):
+        text = "\n".join(block.text for block in content if isinstance(block, TextBlock))
+        return (TextBlock(f"{opening}{text}{closing}"),)
+    return (TextBlock(opening), *content, TextBlock(closing))
+
+
+def _escaped(name: str) -> str:
+    return name.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")

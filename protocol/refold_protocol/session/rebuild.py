@@ -1,0 +1,102 @@
+"""Owns the reconstruction boundary: which request follows from a log.
+
+The messages of the request of step S are the header's message prefix and the projection of the surface as it was strictly
+before S's `step/start`; its header is the fold up to and including S's own header event. The loop, the live check and the
+offline check all get requests from here and from nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from refold_protocol.errors import InvariantError, TurnMismatchError
+from refold_protocol.session.events import Event, RequestSent, StepEnd, StepStart
+from refold_protocol.session.header import header_step
+from refold_protocol.session.header_types import EpochHeader
+from refold_protocol.session.messages import Message
+from refold_protocol.session.projection import derive_message
+from refold_protocol.session.request import Request
+from refold_protocol.session.surface import EMPTY_SURFACE, Surface, surface_step
+from refold_protocol.session.tape import Tape
+
+
+class Horizon(Struct, frozen=True, gc=False):
+    """State of the fold: what the model sees after the events so far.
+
+    `history` is the surface's projection. `boundary` is the history at the open step's start, None outside steps.
+    """
+
+    surface: Surface = EMPTY_SURFACE
+    history: Tape[Message] = Tape()
+    header: EpochHeader | None = None
+    boundary: Tape[Message] | None = None
+    turn: int = 0
+    step: int = 0
+
+
+NOTHING_SEEN = Horizon()
+
+
+def horizon_step(state: Horizon, event: Event) -> Horizon:
+    """Fold one event; O(1) but for a replace. Raises what the folds of surface and header raise."""
+    if event.surface_op is not None:
+        surface = surface_step(state.surface, event)
+        history = _projected(state, surface, event)
+        return Horizon(surface, history, state.header, state.boundary, state.turn, state.step)
+    match event.data:
+        case StepStart(turn=turn, step=step):
+            return Horizon(state.surface, state.history, state.header, state.history, turn, step)
+        case StepEnd():
+            return Horizon(state.surface, state.history, state.header, None, state.turn, state.step)
+        case _:
+            header = header_step(state.header, event)
+            if header is state.header:
+                return state
+            return Horizon(state.surface, state.history, header, state.boundary, state.turn, state.step)
+
+
+def request_of(state: Horizon) -> Request:
+    """Give the request of the open step. Raises InvariantError outside a step or before any header."""
+    if state.boundary is None or state.header is None:
+        raise InvariantError("a request was asked for where no step is open or no header was recorded")
+    return Request(state.header, state.boundary)
+
+
+def rebuild(events: Iterable[Event], turn: int, step: int) -> Request:
+    """Give the request of step `turn`.`step` from the events of its log, oldest first; reads no further than needed.
+
+    Raises TurnMismatchError when the log holds no such step, or the step made no request.
+    """
+    state = NOTHING_SEEN
+    here = False
+    for event in events:
+        state = horizon_step(state, event)
+        match event.data:
+            case StepStart():
+                here = (state.turn, state.step) == (turn, step)
+            case RequestSent(purpose="step") if here:
+                return request_of(state)
+            case StepEnd() if here:
+                break
+            case _:
+                pass
+    raise TurnMismatchError(f"no request of step {turn}.{step} is in this log")
+
+
+def sent_requests(events: Iterable[Event]) -> Iterator[tuple[Event, RequestSent, Request]]:
+    """Iterate over the requests of all steps in one pass: the `request/sent` event, its data, the request rebuilt."""
+    state = NOTHING_SEEN
+    for event in events:
+        state = horizon_step(state, event)
+        if isinstance(event.data, RequestSent) and event.data.purpose == "step":
+            yield event, event.data, request_of(state)
+
+
+def _projected(state: Horizon, surface: Surface, event: Event) -> Tape[Message]:
+    if surface.replace_generation != state.surface.replace_generation:
+        derived = (derive_message(node) for node in surface.nodes)
+        return Tape(message for message in derived if message is not None)
+    message = derive_message(event)
+    return state.history if message is None else state.history.append(message)

@@ -1,0 +1,35 @@
+"""Owns the status of a session, as far as its log tells: a view of the work fold, without a state of its own."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from refold_protocol.ids import ApprovalId, CallId
+from refold_protocol.session.work import Work
+
+
+class Status(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """`status` is `idle`, `running`, `waiting` (for an approval), `compacting` or `broken` (its log cannot be written).
+
+    `turn` and `step` are the open ones. Calls and approvals are in the order in which they were asked for.
+    """
+
+    status: str
+    turn: int | None = None
+    step: int | None = None
+    open_calls: tuple[CallId, ...] = ()
+    open_approvals: tuple[ApprovalId, ...] = ()
+
+
+def status_of(work: Work) -> Status:
+    """Give the status that follows from what stands open. Never `broken`: that is about the log, not in it."""
+    if work.compaction is not None:
+        word = "compacting"
+    elif work.approvals:
+        word = "waiting"
+    elif work.turn is not None:
+        word = "running"
+    else:
+        word = "idle"
+    calls = tuple(call.id for call in work.calls)
+    return Status(word, work.turn, work.step, calls, tuple(approval for approval, _ in work.approvals))

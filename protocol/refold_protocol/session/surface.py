@@ -1,0 +1,84 @@
+"""Owns the surface fold: which events the model sees now, in which order, and the rules of replacing them.
+
+A node's identity is its event's seq. An append goes to the tail; a replace takes the positional closed range between two
+current nodes and puts the new node there, after which seqs on the surface need not ascend. There is no delete: removing
+is replacing. Where the surface may grow is `work.py`'s matter; what a node says to the model is `projection.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from refold_protocol.errors import InvalidEventError
+from refold_protocol.session.events import Event, Replace, SeqRange, ToolResult
+from refold_protocol.session.tape import Tape
+
+
+class Surface(Struct, frozen=True):
+    """State of the fold: the nodes' events in surface order, and how many replaces there were.
+
+    While `replace_generation` is unchanged a derived projection is extended; when it rose, it is built anew.
+    """
+
+    nodes: Tape[Event] = Tape()
+    replace_generation: int = 0
+
+
+EMPTY_SURFACE = Surface()
+
+
+def surface_step(state: Surface, event: Event) -> Surface:
+    """Fold one event. O(1) for an append, O(nodes) for a replace. Raises InvalidEventError for a replace that breaks a rule."""
+    op = event.surface_op
+    if op is None:
+        return state
+    if op == "append":
+        return Surface(state.nodes.append(event), state.replace_generation)
+    start, end = shadowed_positions(state, op, event.seq)
+    shadowed = state.nodes[start : end + 1]
+    _check_cited(event, shadowed)
+    _check_kind(event, shadowed)
+    nodes = Tape((*state.nodes[:start], event, *state.nodes[end + 1 :]))
+    return Surface(nodes, state.replace_generation + 1)
+
+
+def fold_surface(events: Iterable[Event], state: Surface = EMPTY_SURFACE) -> Surface:
+    """Fold `events`, going on from `state`."""
+    for event in events:
+        state = surface_step(state, event)
+    return state
+
+
+def shadowed_positions(state: Surface, op: Replace, seq: int) -> tuple[int, int]:
+    """Give the first and last position of the nodes that `op` takes away. Raises InvalidEventError."""
+    positions = {node.seq: position for position, node in enumerate(state.nodes) if node.seq in (op.start, op.end)}
+    for edge in (op.start, op.end):
+        if edge not in positions:
+            raise InvalidEventError(f"event {seq} replaces up to node {edge}, which is not on the surface", seq=seq)
+    start, end = positions[op.start], positions[op.end]
+    if start > end:
+        raise InvalidEventError(f"event {seq} replaces from node {op.start} back to node {op.end}", seq=seq)
+    return start, end
+
+
+def cites(sources: tuple[SeqRange, ...] | None, seq: int) -> bool:
+    """Tell whether `seq` lies in one of the ranges."""
+    return any(first <= seq <= last for first, last in sources or ())
+
+
+def _check_cited(event: Event, shadowed: tuple[Event, ...]) -> None:
+    for node in shadowed:
+        if not cites(event.sources, node.seq):
+            raise InvalidEventError(f"event {event.seq} replaces node {node.seq} without citing it", seq=event.seq)
+
+
+def _check_kind(event: Event, shadowed: tuple[Event, ...]) -> None:
+    lone = shadowed[0].data if len(shadowed) == 1 else None
+    new = event.data
+    if isinstance(new, ToolResult):
+        if not (isinstance(lone, ToolResult) and lone.call_id == new.call_id):
+            raise InvalidEventError(f"event {event.seq} puts a tool result in place of something else", seq=event.seq)
+    elif isinstance(lone, ToolResult):
+        raise InvalidEventError(f"event {event.seq} takes the result of call {lone.call_id} away", seq=event.seq)
