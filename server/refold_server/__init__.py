@@ -1,1 +1,3 @@
-"""What refold does: the daemon, the loop, providers and tools. Imports `refold_protocol` and `refold_storage`."""
+"""What refold does: the daemon, the loop, providers, tools and the command line."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,109 @@
+"""Owns one loop instance: what lives as long as a session stays open for writing, outside its log.
+
+By design that is two things only, the composed prefix and whether this instance has written its first header. Encoders
+and digests are caches of what the log says. The instance's frozen tools come from the log's last header, continued.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from refold_protocol.dialects.registry import BodyEncoder, dialect_named
+from refold_protocol.session.events import ClientInfo, Draft, InstanceStart, SessionSettings
+from refold_protocol.session.header_types import CallConfig, ToolSchema
+from refold_protocol.session.messages import Message
+from refold_protocol.session.request import RequestDigest
+from refold_server.loop.seams import Seams
+from refold_server.providers.provider import Provider
+from refold_server.sessions.ledger import Ledger
+from refold_server.tools.execute import ToolAnswer
+
+
+class Host(Protocol):
+    """What an instance needs from its surroundings."""
+
+    def call_config(self, settings: SessionSettings) -> CallConfig:
+        """Resolve the call config from settings and configuration. Raises ProviderError `model.unconfigured`."""
+        ...
+
+    def provider(self, name: str) -> Provider:
+        """Give the provider of that name. Raises ProviderError."""
+        ...
+
+    def step_limit(self, settings: SessionSettings) -> int:
+        """Give the largest number of steps of a turn."""
+        ...
+
+    def tools(self) -> tuple[ToolSchema, ...]:
+        """Give the tools that are there now, in their order."""
+        ...
+
+    def is_read_only(self, tool: str) -> bool:
+        """Tell whether calls of that tool may run beside others; an unknown tool's may, since it only answers an error."""
+        ...
+
+    async def run_tool(self, name: str, arguments: str) -> ToolAnswer:
+        """Run a call in the session's workspace; never raises but for cancellation."""
+        ...
+
+
+class Instance:
+    """One loop instance. `prefix` is None until it was composed; `anchored` tells whether its header snapshot is written."""
+
+    def __init__(self, ledger: Ledger, host: Host, seams: Seams, system: str, client: ClientInfo | None = None) -> None:
+        self.ledger = ledger
+        self.host = host
+        self.seams = seams
+        self.system = system
+        self.prefix: tuple[Message, ...] | None = None
+        self.anchored = False
+        self.digest = RequestDigest()
+        self._client = client
+        self._number = ledger.folds.work.instance + 1
+        self._fresh = ledger.handle.tail < 0
+        self._started = False
+        self._tools: tuple[ToolSchema, ...] | None = None
+        self._settings_used: SessionSettings | None = None
+        self._encoder: BodyEncoder | None = None
+        self._dialect: str | None = None
+
+    @property
+    def number(self) -> int:
+        """This instance's number in its session, from 1; taken whether or not its start is in the log yet."""
+        return self._number
+
+    def opening(self) -> tuple[Draft, ...]:
+        """Give what must stand before this instance's first own event: its start, once."""
+        if self._started:
+            return ()
+        self._started = True
+        return (Draft(InstanceStart(self._number, "new" if self._fresh else "resume", self._client)),)
+
+    def frozen_tools(self) -> tuple[ToolSchema, ...]:
+        """Give this instance's tools: those of the log's last header in their order, then new ones; decided once.
+
+        Every provider renders tools before the history, so a list that changed later would make it be paid again.
+        """
+        if self._tools is None:
+            header = self.ledger.folds.horizon.header
+            before = () if header is None or header.tools is None else header.tools
+            now = {tool.name: tool for tool in self.host.tools()}
+            kept = tuple(now.pop(tool.name, tool) for tool in before)
+            self._tools = (*kept, *now.values())
+        return self._tools
+
+    def config_seed(self) -> CallConfig:
+        """Give the call config before `agent/request`: resolved anew for the first call of an instance and after the
+        settings changed, else the recorded one."""
+        settings = self.ledger.folds.settings
+        header = self.ledger.folds.horizon.header
+        if header is None or not self.anchored or settings != self._settings_used:
+            self._settings_used = settings
+            return self.host.call_config(settings)
+        return header.config
+
+    def encoder(self, dialect: str) -> BodyEncoder:
+        """Give the encoder of a dialect, with the fragments that it has encoded already."""
+        if self._encoder is None or dialect != self._dialect:
+            self._encoder, self._dialect = dialect_named(dialect).make_encoder(), dialect
+        return self._encoder

@@ -1,0 +1,90 @@
+"""Owns the running of a reply's calls: which start together, what is recorded before and after, in which order.
+
+Calls that only read run together, as many as MAX_PARALLEL; any other call runs alone. Each `tool/call` of a group is
+durable before the first of the group starts; results are recorded in the order of the calls, as soon as that order allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import anyio
+
+from refold_protocol.ids import CallId
+from refold_protocol.session.events import ContextMessage, Draft, ToolCall, ToolErrorInfo, ToolResult
+from refold_protocol.session.messages import ToolCallBlock, text_content
+from refold_server.loop.instance import Instance
+from refold_server.loop.seams import Executed
+from refold_server.tools.execute import ToolAnswer
+
+MAX_PARALLEL = 8
+"""Most calls that run at the same time."""
+
+
+async def run_calls(instance: Instance, turn: int, step: int, calls: tuple[ToolCallBlock, ...]) -> None:
+    """Run all calls of a reply and record their results, then the context that seams added. Raises LogError."""
+    context: list[ContextMessage] = []
+    for group in _groups(instance, calls):
+        started = instance.ledger.append(
+            *(Draft(ToolCall(turn, step, CallId(call.id), call.name, call.arguments)) for call in group)
+        )
+        await instance.ledger.flush()  # fail closed: a tool whose call is not durable does not run
+        seqs = [event.seq for event in started]
+        context.extend(await _run_group(instance, turn, step, group, seqs))
+    if context:
+        instance.ledger.append(*(Draft(message, surface_op="append") for message in context))
+
+
+def _groups(instance: Instance, calls: tuple[ToolCallBlock, ...]) -> Iterator[tuple[ToolCallBlock, ...]]:
+    together: list[ToolCallBlock] = []
+    for call in calls:
+        alone = not instance.host.is_read_only(call.name)
+        if together and (alone or len(together) == MAX_PARALLEL):
+            yield tuple(together)
+            together = []
+        together.append(call)
+        if alone:
+            yield tuple(together)
+            together = []
+    if together:
+        yield tuple(together)
+
+
+async def _run_group(
+    instance: Instance, turn: int, step: int, group: tuple[ToolCallBlock, ...], seqs: list[int]
+) -> list[ContextMessage]:
+    done: dict[int, Executed] = {}
+    context: list[ContextMessage] = []
+    recorded = 0
+
+    async def run(place: int, call: ToolCallBlock) -> None:
+        nonlocal recorded
+        done[place] = await _run_one(instance, call)
+        while recorded in done:
+            executed = done[recorded]
+            instance.ledger.append(_result(turn, step, group[recorded].id, seqs[recorded], executed.answer))
+            context.extend(executed.context)
+            recorded += 1
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            for place, call in enumerate(group):
+                tasks.start_soon(run, place, call)
+    except ExceptionGroup as failures:  # one failure says it all: the others were cancelled by it
+        raise failures.exceptions[0] from None
+    return context
+
+
+async def _run_one(instance: Instance, call: ToolCallBlock) -> Executed:
+    seams, host = instance.seams, instance.host
+    denied = await seams.pre_execute(call.name, call.arguments)
+    if denied is None:
+        answer = await seams.execute(call.name, call.arguments, host.run_tool)
+    else:
+        answer = ToolAnswer(text_content(denied), True, ToolErrorInfo("Denied", "DENIED"), None)
+    return await seams.post_execute(call.name, call.arguments, answer)
+
+
+def _result(turn: int, step: int, call: str, seq: int, answer: ToolAnswer) -> Draft:
+    result = ToolResult(turn, step, CallId(call), answer.content, answer.is_error, answer.error, answer.meta)
+    return Draft(result, surface_op="append", sources=((seq, seq),))

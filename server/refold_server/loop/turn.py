@@ -1,0 +1,140 @@
+"""Owns one turn: from `turn/start` to a durable `turn/end`, whatever happens in between.
+
+The end of a turn runs shielded from the cancellation that caused it. It leaves nothing open: a partial reply is kept,
+calls that did not run are answered, the step and the turn are closed in one batch.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+
+from refold_protocol.errors import LogError, ProviderError, RefoldError
+from refold_protocol.session.closers import partial_reply
+from refold_protocol.session.endings import COMPLETED, MAX_STEPS, MAX_TOKENS, aborted, blocked, failed
+from refold_protocol.session.events import (
+    AbortCause,
+    Draft,
+    InputSettled,
+    StepEnd,
+    ToolCall,
+    ToolErrorInfo,
+    ToolResult,
+    Trigger,
+    TurnEnd,
+    TurnEndReason,
+    TurnError,
+    TurnStart,
+    UserMessage,
+)
+from refold_protocol.session.messages import text_content
+from refold_protocol.session.pending import PendingInput
+from refold_protocol.session.work import OpenCall
+from refold_server.loop.control import TurnControl
+from refold_server.loop.instance import Instance
+from refold_server.loop.step import run_step
+
+END_SECONDS = 30
+"""How long the end of a turn may take to become durable."""
+
+_log = logging.getLogger(__name__)
+
+
+async def run_turn(instance: Instance, given: PendingInput, control: TurnControl) -> TurnEndReason:
+    """Run one turn for a pending input and give how it ended. Raises LogError when the end could not be made durable."""
+    ledger = instance.ledger
+    turn = ledger.folds.work.last_turn + 1
+    ledger.append(Draft(TurnStart(turn, Trigger("message", given.source, given.input))))
+    trouble: LogError | None = None
+    reason = aborted(AbortCause("disposed"))
+    try:
+        with control.scope:
+            reason = await _body(instance, given, control, turn)
+        if control.scope.cancelled_caught:
+            reason = aborted(control.cause or AbortCause("disposed"))
+    except LogError as error:  # the log is the turn's ground: end it, and tell the caller after the end was tried
+        trouble, reason = error, failed(TurnError(error.error_kind, error.message, ledger.folds.work.step))
+    except RefoldError as error:
+        reason = failed(_turn_error(instance, error))
+    except Exception as error:  # noqa: BLE001 - a bug in a seam or here must not lose the turn's end; it is told as one
+        _log.exception("turn %d failed", turn)
+        reason = failed(TurnError("invariant", f"A bug in refold: {type(error).__name__}: {error}", ledger.folds.work.step))
+    finally:
+        with anyio.CancelScope(shield=True, deadline=anyio.current_time() + END_SECONDS):
+            _close(instance, given, turn, reason)
+            await ledger.flush()
+    if trouble is not None:
+        raise trouble
+    return reason
+
+
+async def _body(instance: Instance, given: PendingInput, control: TurnControl, turn: int) -> TurnEndReason:
+    submitted = await instance.seams.prompt_submit(given.content, given.source)
+    if submitted.blocked is not None:
+        instance.ledger.append(Draft(InputSettled(given.input, "blocked", submitted.blocked)))
+        return blocked(submitted.blocked)
+    instance.ledger.append(
+        Draft(UserMessage(submitted.content, given.source, given.input), surface_op="append"),
+        *(Draft(message, surface_op="append") for message in submitted.context),
+    )
+    return await _steps(instance, control, turn)
+
+
+async def _steps(instance: Instance, control: TurnControl, turn: int) -> TurnEndReason:
+    limit = instance.host.step_limit(instance.ledger.folds.settings)
+    capped = False
+    step = 0
+    while True:
+        step += 1
+        done = await run_step(instance, turn, step)
+        capped = capped or done.capped
+        if not done.go_on:
+            return MAX_TOKENS if capped else COMPLETED
+        if control.stop_after_step is not None:
+            return aborted(control.stop_after_step)
+        if step >= limit:
+            return MAX_STEPS
+
+
+def _turn_error(instance: Instance, error: RefoldError) -> TurnError:
+    step = instance.ledger.folds.work.step
+    if isinstance(error, ProviderError):
+        return TurnError(error.error_kind, error.message, step, error.status, error.retry_after_ms, error.request_id)
+    return TurnError(error.error_kind, error.message, step)
+
+
+def _close(instance: Instance, given: PendingInput, turn: int, reason: TurnEndReason) -> None:
+    """Append, in one batch, all that still stands open, then the turn's end."""
+    ledger = instance.ledger
+    work = ledger.folds.work
+    drafts: list[Draft] = []
+    if work.step is not None:
+        partial = partial_reply(work)
+        if partial is not None:
+            drafts.append(partial)
+        for call in work.calls:
+            drafts.extend(_answered(turn, work.step, call))
+        drafts.append(Draft(StepEnd(turn, work.step, _outcome(reason))))
+    if any(waiting.input == given.input for waiting in ledger.folds.pending):
+        drafts.append(Draft(InputSettled(given.input, "aborted", "the turn ended before the prompt joined the history")))
+    ledger.append(*drafts, Draft(TurnEnd(turn, reason)))
+
+
+def _outcome(reason: TurnEndReason) -> str:
+    if reason.error is None:
+        return "aborted"
+    return "overflow" if reason.error.kind == "provider.contextOverflow" else "error"
+
+
+def _answered(turn: int, step: int, call: OpenCall) -> list[Draft]:
+    if call.started is not None:
+        text = "The turn was stopped while this tool ran. Check what it did before you try again."
+        result = ToolResult(turn, step, call.id, text_content(text), True, ToolErrorInfo("Aborted", "TOOL_OUTCOME_UNKNOWN"))
+        return [Draft(result, surface_op="append", sources=((call.started, call.started),))]
+    text = "This call did not run: the turn was stopped first."
+    error = ToolErrorInfo("Aborted", "ABORTED_BEFORE_DISPATCH")
+    return [
+        Draft(ToolCall(turn, step, call.id, call.name, call.arguments)),
+        Draft(ToolResult(turn, step, call.id, text_content(text), True, error), surface_op="append"),
+    ]

@@ -1,0 +1,47 @@
+"""Owns the bundle of folds that a live session keeps up to date with its log. A bundle, not a fold of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from refold_protocol.session.codec import refuse_foreign
+from refold_protocol.session.events import AssistantChunk, Event, SessionSettings
+from refold_protocol.session.pending import Pending, pending_step
+from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step
+from refold_protocol.session.settings import NO_SETTINGS, settings_step
+from refold_protocol.session.work import NO_WORK, Work, work_step
+
+
+class Folds(Struct, frozen=True, gc=False):
+    """What a session knows after its events so far. Immutable: a batch is tried on it before it is accepted."""
+
+    work: Work = NO_WORK
+    horizon: Horizon = NOTHING_SEEN
+    pending: Pending = ()
+    settings: SessionSettings = NO_SETTINGS
+
+
+NOTHING_KNOWN = Folds()
+
+
+def folds_step(state: Folds, event: Event) -> Folds:
+    """Fold one event into all of them. Raises what they raise, and SessionFormatUnsupportedError for a foreign event that
+    may not be skipped."""
+    if type(event.data) is AssistantChunk:  # over nine of ten events, and nothing but the open work changes
+        return Folds(work_step(state.work, event), state.horizon, state.pending, state.settings)
+    refuse_foreign(event)
+    return Folds(
+        work_step(state.work, event),
+        horizon_step(state.horizon, event),
+        pending_step(state.pending, event),
+        settings_step(state.settings, event),
+    )
+
+
+def fold_all(events: Iterable[Event], state: Folds = NOTHING_KNOWN) -> Folds:
+    """Fold `events`, going on from `state`."""
+    for event in events:
+        state = folds_step(state, event)
+    return state

@@ -1,0 +1,98 @@
+"""Owns the writing of one session's log: the single object that appends, with the folds that decide what it may append.
+
+The loop, injections, titles and the resumer ask the ledger. A batch is folded before it is accepted, so an event that the
+log's grammar forbids never enters it. Must not know of connections, clients or providers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from refold_protocol.errors import InvalidEventError, SessionCorruptionError
+from refold_protocol.ids import CallId, InputId
+from refold_protocol.session.closers import closers_of, open_at_end
+from refold_protocol.session.events import (
+    AssistantMessage,
+    Draft,
+    Event,
+    ToolCall,
+    TurnEnd,
+    TurnStart,
+)
+from refold_protocol.session.messages import ToolCallBlock
+from refold_server.sessions.folds import NOTHING_KNOWN, Folds, folds_step
+from refold_storage.interface import Handle
+
+
+class Ledger:
+    """A write handle and everything that is known of its log. `folds` is as of the accepted tail."""
+
+    def __init__(self, handle: Handle) -> None:
+        self.handle = handle
+        self.folds: Folds = NOTHING_KNOWN
+        self._next: Folds = NOTHING_KNOWN
+        self._call_ids: set[str] = set()
+        self._turn_of_input: dict[InputId, int] = {}
+        self._end_of_turn: dict[int, int] = {}
+        self._read()
+
+    def append(self, *drafts: Draft) -> tuple[Event, ...]:
+        """Accept a batch, whole or not at all. Raises InvalidEventError and what the handle raises."""
+        events = self.handle.append(drafts, admit=self._admit)
+        self.folds = self._next
+        self._index(events)
+        return events
+
+    async def flush(self) -> int:
+        """Wait until everything accepted so far is durable; give the durable seq. Raises LogError."""
+        return await self.handle.flush()
+
+    async def repair(self) -> bool:
+        """Append and flush what an interrupted turn still needs. Gives False, and writes nothing, when nothing is open."""
+        if not open_at_end(self.folds.work):
+            return False
+        last = next(iter(self.handle.read(self.handle.tail)))
+        self.append(*closers_of(self.folds.work, last.time))
+        await self.flush()
+        return True
+
+    def is_used(self, call_id: str) -> bool:
+        """Tell whether a call of this session has that id."""
+        return call_id in self._call_ids
+
+    def turn_of_input(self, given: InputId) -> int | None:
+        """Give the number of the turn that an input started, None when it started none (yet)."""
+        return self._turn_of_input.get(given)
+
+    def turn_end(self, turn: int) -> Event | None:
+        """Give the `turn/end` of a turn, None while it runs or when it never was."""
+        seq = self._end_of_turn.get(turn)
+        return None if seq is None else next(iter(self.handle.read(seq, seq)))
+
+    def _read(self) -> None:
+        try:
+            for event in self.handle.read():
+                self.folds = folds_step(self.folds, event)
+                self._index((event,))
+        except InvalidEventError as error:
+            raise SessionCorruptionError(f"the log breaks its own rules: {error.message}", **error.details) from error
+
+    def _admit(self, events: Sequence[Event]) -> None:
+        state = self.folds
+        for event in events:
+            state = folds_step(state, event)
+        self._next = state
+
+    def _index(self, events: Iterable[Event]) -> None:
+        for event in events:
+            match event.data:
+                case TurnStart(turn=turn, trigger=trigger) if trigger.input is not None:
+                    self._turn_of_input[trigger.input] = turn
+                case TurnEnd(turn=turn):
+                    self._end_of_turn[turn] = event.seq
+                case AssistantMessage(content=content):
+                    self._call_ids.update(block.id for block in content if isinstance(block, ToolCallBlock))
+                case ToolCall(call_id=call_id):
+                    self._call_ids.add(CallId(call_id))
+                case _:
+                    pass

@@ -1,0 +1,113 @@
+"""Owns the sessions that this process has open, by id. Opens, resumes and closes them; knows nothing of connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from refold_protocol.errors import ConfigError, RefoldError, SessionNotFoundError
+from refold_protocol.ids import SessionId
+from refold_protocol.session.events import AbortCause, ClientInfo, SessionSettings
+from refold_protocol.session.settings import NO_SETTINGS
+from refold_server.clock import epoch_ms, new_session_id
+from refold_server.loop.instance import Host, Instance
+from refold_server.loop.seams import Seams
+from refold_server.prefix.system import SYSTEM_TEXT
+from refold_server.sessions.ledger import Ledger
+from refold_server.sessions.session import Session, Spawn
+from refold_storage.interface import Handle, NewSession, Store
+
+
+class Sessions:
+    """The open sessions of one process over one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        host_for: Callable[[str], Host],
+        spawn: Spawn,
+        client: ClientInfo | None = None,
+    ) -> None:
+        self.store = store
+        self._host_for = host_for
+        self._spawn = spawn
+        self._client = client
+        self._live: dict[SessionId, Session] = {}
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(tuple(self._live.values()))
+
+    def live(self, session: SessionId) -> Session | None:
+        """Give a session that is open for writing here, else None."""
+        return self._live.get(session)
+
+    def writable(self, session: SessionId) -> Session:
+        """Give a session that is open for writing here. Raises SessionNotFoundError."""
+        live = self._live.get(session)
+        if live is None:
+            raise SessionNotFoundError(
+                f"session {session} is not open for writing here; call session/open first", session=session
+            )
+        return live
+
+    async def create(self, cwd: str, settings: SessionSettings = NO_SETTINGS) -> Session:
+        """Create a session in the folder `cwd` (an absolute path or a file: URI). Nothing is stored until it gets work."""
+        path = folder_path(cwd)
+        handle = await self.store.create(NewSession(new_session_id(), str(path), epoch_ms()))
+        return await self._adopt(handle, settings)
+
+    async def open(self, session: SessionId) -> Session:
+        """Open a session for writing; one that is open here already is given again. Appends closers where its last turn
+        was interrupted, and gives it only after they are durable. Raises SessionError and LogError."""
+        live = self._live.get(session)
+        if live is not None:
+            return live
+        return await self._adopt(await self.store.open(session, "write"))
+
+    async def close(self, session: SessionId, *, cancel: bool = False) -> None:
+        """Close a session. Raises SessionNotFoundError, SessionBusyError, LogError."""
+        live = self.writable(session)
+        await live.close(cancel=cancel)
+        self._live.pop(session, None)
+
+    async def close_all(self, cause: AbortCause, *, step_seconds: float = 0) -> list[RefoldError]:
+        """End every turn, flush and close every session; give what went wrong."""
+        troubles: list[RefoldError] = []
+        for session in self:
+            try:
+                await session.finish(cause, step_seconds=step_seconds)
+                await session.close()
+            except RefoldError as error:  # the others must be closed all the same
+                troubles.append(error)
+            self._live.pop(session.id, None)
+        return troubles
+
+    async def _adopt(self, handle: Handle, settings: SessionSettings = NO_SETTINGS) -> Session:
+        try:
+            ledger = Ledger(handle)
+            await ledger.repair()
+            host = self._host_for(handle.record.cwd)
+            instance = Instance(ledger, host, Seams(), SYSTEM_TEXT, self._client)
+        except BaseException:
+            await handle.close()
+            raise
+        session = Session(ledger, instance, self._spawn, settings)
+        self._live[handle.id] = session
+        return session
+
+
+def folder_path(cwd: str) -> Path:
+    """Give the folder that an absolute path or a `file:` URI names. Raises ConfigError when it is not one."""
+    text = cwd
+    if cwd.startswith("file:"):
+        parts = urlsplit(cwd)
+        if parts.netloc not in ("", "localhost"):
+            raise ConfigError("cwd", f"{cwd} names a folder on another machine")
+        text = unquote(parts.path)
+    path = Path(text)
+    if "\0" in text or not path.is_absolute():
+        raise ConfigError("cwd", f"{cwd!r} is not an absolute path or a file: URI")
+    if not path.is_dir():
+        raise ConfigError("cwd", f"there is no folder {text}")
+    return path

@@ -1,0 +1,90 @@
+"""Owns the views of a log: what `session/read` and `refold log` show, as of any seq.
+
+The views surface, transcript and status of a log that nobody writes balance an open turn in memory, as the next writer
+would on disk; the events view shows recorded events only. Reads through a handle and keeps nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from msgspec import Struct
+
+from refold_protocol.errors import SeqRangeError
+from refold_protocol.session.closers import closers_of, drafts_as_events, open_at_end
+from refold_protocol.session.codec import refuse_foreign
+from refold_protocol.session.events import Event
+from refold_protocol.session.header_types import EpochHeader
+from refold_protocol.session.messages import Message
+from refold_protocol.session.pending import Pending, fold_pending
+from refold_protocol.session.projection import derive_message
+from refold_protocol.session.status import Status, status_of
+from refold_protocol.session.surface import fold_surface
+from refold_protocol.session.transcript import Transcript, TranscriptEntry
+from refold_protocol.session.work import NO_WORK, fold_work, work_step
+from refold_server.sessions.folds import fold_all
+from refold_storage.interface import Handle
+
+
+class SurfaceNode(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A node of the surface: its event's seq and type, and the message it is to the model (absent: it is not seen)."""
+
+    seq: int
+    type: str
+    message: Message | None = None
+
+
+def seq_at(handle: Handle, at: int | None) -> int:
+    """Give the last seq of a view as of `at` (None: the tail). Raises SeqRangeError past the tail or below −1."""
+    if at is None:
+        return handle.tail
+    if not -1 <= at <= handle.tail:
+        raise SeqRangeError(f"seq {at} is not in this log, which ends at {handle.tail}", tail=handle.tail)
+    return at
+
+
+def recorded(handle: Handle, at: int) -> Iterator[Event]:
+    """Iterate over the events 0…`at`. Raises SessionFormatUnsupportedError at a foreign event that may not be skipped."""
+    if at < 0:
+        return
+    for event in handle.read(0, at):
+        refuse_foreign(event)
+        yield event
+
+
+def balanced(handle: Handle, at: int, *, owned: bool) -> Iterator[Event]:
+    """Iterate over the events 0…`at` and, for a log that nobody writes, over the closers that it still needs."""
+    work, time = NO_WORK, 0
+    for event in recorded(handle, at):
+        work, time = work_step(work, event), event.time
+        yield event
+    if not owned and open_at_end(work):
+        yield from drafts_as_events(closers_of(work, time), at)
+
+
+def surface_view(handle: Handle, at: int, *, owned: bool) -> list[SurfaceNode]:
+    """Give the surface's nodes, in their order."""
+    surface = fold_surface(balanced(handle, at, owned=owned))
+    return [SurfaceNode(node.seq, node.type, derive_message(node)) for node in surface.nodes]
+
+
+def transcript_view(handle: Handle, at: int, *, owned: bool) -> Iterator[TranscriptEntry]:
+    """Iterate over the transcript's entries, oldest first."""
+    reader = Transcript()
+    return chain.from_iterable(reader.entries(event) for event in balanced(handle, at, owned=owned))
+
+
+def header_view(handle: Handle, at: int) -> EpochHeader | None:
+    """Give the header in force, None before the first request."""
+    return fold_all(recorded(handle, at)).horizon.header
+
+
+def status_view(handle: Handle, at: int, *, owned: bool) -> Status:
+    """Give the status."""
+    return status_of(fold_work(balanced(handle, at, owned=owned)))
+
+
+def pending_view(handle: Handle, at: int) -> Pending:
+    """Give the inputs that wait."""
+    return fold_pending(recorded(handle, at))
