@@ -1,0 +1,91 @@
+"""A tape is a tuple to whoever holds it, whatever others append to the same family."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold_protocol.session.tape import Tape
+
+ITEMS = st.integers(0, 3)
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), ITEMS), max_size=30), st.lists(ITEMS, max_size=4))
+def test_a_tape_equals_its_tuple_after_appends_to_any_older_version(grown: list[tuple[int, int]], first: list[int]) -> None:
+    tapes: list[Tape[int]] = [Tape(first)]
+    tuples: list[tuple[int, ...]] = [tuple(first)]
+    for back, item in grown:
+        version = back % len(tapes)
+        tapes.append(tapes[version].append(item))
+        tuples.append((*tuples[version], item))
+    for tape, same in zip(tapes, tuples, strict=True):
+        assert tuple(tape) == same
+        assert len(tape) == len(same)
+        assert tuple(reversed(tape)) == same[::-1]
+        assert (tape == tapes[0]) == (same == tuples[0])
+        assert hash(tape) == hash(Tape(same))
+
+
+@given(st.lists(ITEMS, max_size=6), st.integers(0, 6), st.slices(6), ITEMS)
+def test_places_and_slices_are_those_of_a_tuple(items: list[int], length: int, part: slice, more: int) -> None:
+    tape: Tape[int] = Tape()
+    for item in items[:length]:
+        tape = tape.append(item)
+    tape.append(more)  # a longer tape of the family, which this one must not see
+    same = tuple(items[:length])
+    assert tape[part] == same[part]
+    assert [tape[place] for place in range(-len(same), len(same))] == [*same, *same]
+    for place in (len(same), -len(same) - 1):
+        with pytest.raises(IndexError):
+            tape[place]
+    assert (more in tape) == (more in same)
+    assert tape.count(more) == same.count(more)
+
+
+@given(st.lists(ITEMS, max_size=6), st.integers(0, 8))
+def test_since_gives_what_came_after_a_length(items: list[int], length: int) -> None:
+    tape = Tape(items)
+    tape.append(9)
+    assert tuple(tape.since(length)) == tuple(items)[length:]
+
+
+def test_a_tape_extends_only_what_it_grew_from() -> None:
+    old = Tape([1])
+    new = old.append(2)
+    fork = old.append(3)
+    assert new.extends(old)
+    assert new.extends(new)
+    assert not old.extends(new)
+    assert not fork.extends(new)
+    assert not new.extends(Tape([1]))
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), ITEMS), max_size=30))
+def test_a_tape_that_extends_another_begins_with_its_items(grown: list[tuple[int, int]]) -> None:
+    tapes: list[Tape[int]] = [Tape()]
+    for back, item in grown:
+        tapes.append(tapes[back % len(tapes)].append(item))
+    for one in tapes:
+        for other in tapes:
+            if one.extends(other):
+                assert one[: len(other)] == tuple(other)
+
+
+def test_a_tape_does_not_see_changes_of_the_list_it_was_made_from() -> None:
+    items = [1, 2]
+    tape = Tape(items)
+    items.append(3)
+    assert tuple(tape) == (1, 2)
+
+
+def test_an_iterator_ends_where_its_tape_ends() -> None:
+    tape = Tape([1, 2])
+    iterator = iter(tape)
+    tape.append(3)
+    assert list(iterator) == [1, 2]
+
+
+def test_a_tape_is_no_tuple_and_no_other_type() -> None:
+    assert Tape([1]) != (1,)
+    assert repr(Tape([1])) == "Tape([1])"
