@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from refold_protocol.dialects.registry import BodyEncoder, dialect_of
+from refold_protocol.dialects.dialect import BodyEncoder
+from refold_protocol.dialects.registry import dialect_named, ships_encoder
 from refold_protocol.errors import RefoldError, SessionCorruptionError
 from refold_protocol.session.chain import CHAIN_START, chain_step
 from refold_protocol.session.codec import decode_event, refuse_foreign
@@ -131,8 +132,7 @@ class Verifier:
     def _encoder(self, wanted: EncoderId) -> BodyEncoder | None:
         key = (wanted.name, wanted.version)
         if key not in self._encoders:
-            dialect = dialect_of(wanted)
-            self._encoders[key] = None if dialect is None else dialect.make_encoder()
+            self._encoders[key] = dialect_named(wanted.name).make_encoder() if ships_encoder(wanted) else None
         return self._encoders[key]
 
     def _differ(self, seq: int, check: str, message: str, sent: RequestSent | None = None) -> None:

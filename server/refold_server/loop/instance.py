@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from refold_protocol.dialects.registry import BodyEncoder, dialect_named
+from refold_protocol.dialects.dialect import BodyEncoder
+from refold_protocol.dialects.registry import dialect_named
+from refold_protocol.ids import CallId
 from refold_protocol.session.events import ClientInfo, Draft, InstanceStart, SessionSettings
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import Message
@@ -42,7 +44,7 @@ class Host(Protocol):
         """Tell whether calls of that tool may run beside others; an unknown tool's may, since it only answers an error."""
         ...
 
-    async def run_tool(self, name: str, arguments: str) -> ToolAnswer:
+    async def run_tool(self, call_id: CallId, name: str, arguments: str) -> ToolAnswer:
         """Run a call in the session's workspace; never raises but for cancellation."""
         ...
 

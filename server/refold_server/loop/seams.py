@@ -11,9 +11,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from refold_protocol.ids import CallId
 from refold_protocol.session.events import ContextMessage
 from refold_protocol.session.header_types import CallConfig, ToolSchema
-from refold_protocol.session.messages import Chunk, InputBlock, Message, Source
+from refold_protocol.session.messages import Chunk, InputBlock, Message, Source, ToolCallBlock
 from refold_protocol.session.request import Request
 from refold_server.providers.provider import Provider
 from refold_server.tools.execute import ToolAnswer
@@ -44,7 +45,7 @@ class Executed(Struct, frozen=True, gc=False):
 class RunTool(Protocol):
     """Runs one call: `tools/execute` without its wrappers."""
 
-    async def __call__(self, name: str, arguments: str) -> ToolAnswer:
+    async def __call__(self, call_id: CallId, name: str, arguments: str) -> ToolAnswer:
         """Give the answer; never raises but for cancellation."""
         ...
 
@@ -77,18 +78,18 @@ class Seams:
         """llm/stream: the provider's reply to exactly these bytes."""
         return provider.stream(request, body)
 
-    async def pre_execute(self, name: str, arguments: str) -> str | None:
+    async def pre_execute(self, call: ToolCallBlock) -> str | None:
         """tools/pre-execute: None lets the call run; a sentence denies it."""
-        del name, arguments
+        del call
         return None
 
-    async def execute(self, name: str, arguments: str, run: RunTool) -> ToolAnswer:
+    async def execute(self, call: ToolCallBlock, run: RunTool) -> ToolAnswer:
         """tools/execute: around the body of a tool."""
-        return await run(name, arguments)
+        return await run(CallId(call.id), call.name, call.arguments)
 
-    async def post_execute(self, name: str, arguments: str, answer: ToolAnswer) -> Executed:
+    async def post_execute(self, call: ToolCallBlock, answer: ToolAnswer) -> Executed:
         """tools/post-execute: the answer as recorded, and context to add behind the last result."""
-        del name, arguments
+        del call
         return Executed(answer)
 
     async def turn_stop(self, go_on: bool) -> bool:

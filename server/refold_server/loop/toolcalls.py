@@ -77,12 +77,12 @@ async def _run_group(
 
 async def _run_one(instance: Instance, call: ToolCallBlock) -> Executed:
     seams, host = instance.seams, instance.host
-    denied = await seams.pre_execute(call.name, call.arguments)
+    denied = await seams.pre_execute(call)
     if denied is None:
-        answer = await seams.execute(call.name, call.arguments, host.run_tool)
+        answer = await seams.execute(call, host.run_tool)
     else:
-        answer = ToolAnswer(text_content(denied), True, ToolErrorInfo("Denied", "DENIED"), None)
-    return await seams.post_execute(call.name, call.arguments, answer)
+        answer = ToolAnswer(text_content(denied), True, ToolErrorInfo("Denied", "DENIED"))
+    return await seams.post_execute(call, answer)
 
 
 def _result(turn: int, step: int, call: str, seq: int, answer: ToolAnswer) -> Draft:

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from msgspec import Struct
-
 from refold_protocol.errors import SeqRangeError
+from refold_protocol.rpc.results import SurfaceNode
 from refold_protocol.session.closers import closers_of, drafts_as_events, open_at_end
 from refold_protocol.session.codec import refuse_foreign
 from refold_protocol.session.events import Event
 from refold_protocol.session.header_types import EpochHeader
-from refold_protocol.session.messages import Message
 from refold_protocol.session.pending import Pending, fold_pending
 from refold_protocol.session.projection import derive_message
 from refold_protocol.session.status import Status, status_of
@@ -25,14 +23,6 @@ from refold_protocol.session.transcript import Transcript, TranscriptEntry
 from refold_protocol.session.work import NO_WORK, fold_work, work_step
 from refold_server.sessions.folds import fold_all
 from refold_storage.interface import Handle
-
-
-class SurfaceNode(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A node of the surface: its event's seq and type, and the message it is to the model (absent: it is not seen)."""
-
-    seq: int
-    type: str
-    message: Message | None = None
 
 
 def seq_at(handle: Handle, at: int | None) -> int:

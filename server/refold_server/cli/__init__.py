@@ -1,0 +1,1 @@
+"""The command line. Each command is one file; heavy modules are imported by the command that needs them."""

@@ -1,0 +1,30 @@
+"""Owns the handlers of `request/rebuild` and `log/verify`: what was sent, and whether the log can prove it."""
+
+from __future__ import annotations
+
+from refold_protocol.rpc.params import LogVerifyParams, RequestRebuildParams
+from refold_protocol.rpc.results import LogVerifyResult, Mismatch, RequestRebuildResult
+from refold_server.checks.offline import check_log, rebuilt_request
+from refold_server.sessions.reading import reading
+from refold_server.sessions.registry import Sessions
+
+
+class ProofMethods:
+    """The requests of one connection that prove something."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def rebuild(self, params: RequestRebuildParams) -> RequestRebuildResult:
+        """request/rebuild."""
+        async with reading(self._sessions, params.session) as (handle, _):
+            rebuilt = await rebuilt_request(handle, params.turn, params.step)
+        return RequestRebuildResult(rebuilt.body.decode(), rebuilt.sha256, rebuilt.request_sha256, rebuilt.verdict)
+
+    async def verify(self, params: LogVerifyParams) -> LogVerifyResult:
+        """log/verify."""
+        async with reading(self._sessions, params.session) as (handle, _):
+            report = await check_log(handle)
+        first = report.differences[0] if report.differences else None
+        mismatch = None if first is None else Mismatch(first.check, first.seq, first.expected, first.found)
+        return LogVerifyResult(report.events, report.requests, report.equal, report.not_shipped, mismatch)

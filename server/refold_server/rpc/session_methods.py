@@ -1,0 +1,170 @@
+"""Owns the handlers of `session/*`: open, read, flush, close. Turns params into calls on sessions and back into results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from refold_protocol.ids import SessionId
+from refold_protocol.rpc.params import (
+    Page,
+    SessionCloseParams,
+    SessionFlushParams,
+    SessionOpenParams,
+    SessionReadParams,
+    first_settings,
+)
+from refold_protocol.rpc.results import (
+    ForkOrigin,
+    SessionFlushResult,
+    SessionInfo,
+    SessionOpenResult,
+    SessionReadResult,
+    SurfaceNode,
+)
+from refold_protocol.session.transcript import TranscriptEntry
+from refold_server.sessions.reading import reading
+from refold_server.sessions.registry import Sessions
+from refold_server.sessions.session import Session
+from refold_server.sessions.views import (
+    header_view,
+    pending_view,
+    seq_at,
+    status_view,
+    surface_view,
+    transcript_view,
+)
+from refold_storage.interface import Handle, SessionRecord
+
+PAGE_ITEMS = 1_000
+"""Items of a page where the client names no limit."""
+
+PAGE_BYTES = 4 * 1024 * 1024
+"""Bytes of a page where the client names no limit."""
+
+Item = TypeVar("Item", SurfaceNode, TranscriptEntry)
+
+
+class SessionMethods:
+    """The `session/*` requests of one connection."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def open(self, params: SessionOpenParams) -> SessionOpenResult:
+        """session/open."""
+        if params.cwd is not None:
+            return _opened(await self._sessions.create(params.cwd, first_settings(params), title=params.title))
+        session = params.session or SessionId("")
+        if params.mode == "write":
+            return _opened(await self._sessions.open(session))
+        async with reading(self._sessions, session) as (handle, owned):
+            return SessionOpenResult(
+                handle.id,
+                handle.tail,
+                handle.durable,
+                session_info(handle.record),
+                status_view(handle, handle.tail, owned=owned),
+                pending_view(handle, handle.tail),
+            )
+
+    async def read(self, params: SessionReadParams) -> SessionReadResult:
+        """session/read."""
+        async with reading(self._sessions, params.session) as (handle, owned):
+            at = seq_at(handle, params.at)
+            page = params.page or Page()
+            match params.view:
+                case "events":
+                    return _events(handle, at, page)
+                case "transcript":
+                    entries, following = paged(transcript_view(handle, at, owned=owned), page)
+                    return SessionReadResult(entries=entries, next=following)
+                case "surface":
+                    nodes, following = paged(surface_view(handle, at, owned=owned), page)
+                    return SessionReadResult(nodes=nodes, next=following)
+                case "header":
+                    return SessionReadResult(header=header_view(handle, at))
+                case "status":
+                    return SessionReadResult(status=status_view(handle, at, owned=owned))
+
+    async def flush(self, params: SessionFlushParams) -> SessionFlushResult:
+        """session/flush."""
+        handle = self._sessions.writable(params.session).ledger.handle
+        up_to = None if params.up_to is None else seq_at(handle, params.up_to)
+        return SessionFlushResult(await handle.flush(up_to))
+
+    async def close(self, params: SessionCloseParams) -> None:
+        """session/close."""
+        await self._sessions.close(params.session, cancel=params.cancel)
+
+
+def session_info(record: SessionRecord) -> SessionInfo:
+    """Give what the wire says of a record."""
+    summary, parent = record.summary, record.parent
+    return SessionInfo(
+        record.cwd,
+        record.created_at,
+        summary.title,
+        summary.model,
+        summary.last_activity,
+        summary.turns,
+        summary.usage,
+        None if parent is None else ForkOrigin(parent.session, parent.at, parent.digest),
+        record.archived,
+    )
+
+
+def paged(items: Iterable[Item], page: Page) -> tuple[tuple[Item, ...], Any]:
+    """Give the items of a page, and the `after` of the next one (UNSET on the last).
+
+    A page is cut by place: `after` is the seq of the item before it, wherever that stands, because the seqs of surface
+    nodes need not ascend. An `after` that no item has begins behind the last item with a smaller seq.
+    """
+    limit, room = page.limit or PAGE_ITEMS, page.max_bytes or PAGE_BYTES
+    chosen: list[Item] = []
+    for item in _behind(list(items), page.after):
+        if page.before is not None and item.seq >= page.before:
+            break
+        room -= len(msgspec.json.encode(item))
+        if chosen and (len(chosen) == limit or room < 0):
+            return tuple(chosen), chosen[-1].seq
+        chosen.append(item)
+    return tuple(chosen), msgspec.UNSET
+
+
+def _behind(items: Sequence[Item], after: int | None) -> Sequence[Item]:
+    if after is None:
+        return items
+    for place, item in enumerate(items):
+        if item.seq == after:
+            return items[place + 1 :]
+    smaller = [place for place, item in enumerate(items) if item.seq < after]
+    return items[smaller[-1] + 1 :] if smaller else items
+
+
+def _events(handle: Handle, at: int, page: Page) -> SessionReadResult:
+    first = 0 if page.after is None else page.after + 1
+    last = at if page.before is None else min(at, page.before - 1)
+    if first > last:
+        return SessionReadResult(events=())
+    wanted = min(last, first + (page.limit or PAGE_ITEMS) - 1)
+    lines = handle.lines(first, wanted, max_bytes=page.max_bytes or PAGE_BYTES)
+    end = first + len(lines) - 1
+    return SessionReadResult(events=tuple(Raw(line) for line in lines), next=end if end < last else msgspec.UNSET)
+
+
+def _opened(session: Session) -> SessionOpenResult:
+    handle = session.ledger.handle
+    return SessionOpenResult(
+        session.id,
+        handle.tail,
+        handle.durable,
+        session_info(handle.record),
+        session.status(),
+        session.ledger.folds.pending,
+        session.instance.number,
+        handle.writer,
+    )

@@ -1,0 +1,24 @@
+"""Owns the choice of a handle for a read: the live session's where this process writes it, else one for this read alone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from refold_protocol.ids import SessionId
+from refold_server.sessions.registry import Sessions
+from refold_storage.interface import Handle
+
+
+@asynccontextmanager
+async def reading(sessions: Sessions, session: SessionId) -> AsyncIterator[tuple[Handle, bool]]:
+    """Give a handle on the session's log, and whether somebody writes it right now. Raises SessionError."""
+    live = sessions.live(session)
+    if live is not None:
+        yield live.ledger.handle, True
+        return
+    handle = await sessions.store.open(session, "read")
+    try:
+        yield handle, sessions.store.is_owned(session)
+    finally:
+        await handle.close()
