@@ -1,0 +1,76 @@
+"""Owns the shape of a dialect: the few things that a wire form of model providers consists of.
+
+Everything here is pure: a dialect makes bodies and reads streams, it never sends or receives. Rows of the one table
+(`registry.py`) are of this type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from msgspec import Struct
+
+from refold_protocol.dialects.body import Body
+from refold_protocol.errors import ProviderError
+from refold_protocol.json_text import JsonText
+from refold_protocol.session.events import EncoderId
+from refold_protocol.session.messages import Chunk
+from refold_protocol.session.request import Request
+
+
+class BodyEncoder(Protocol):
+    """Encodes the requests of one session one after the other; what did not change is not encoded again."""
+
+    def encode(self, request: Request, blobs: Mapping[str, bytes]) -> Body:
+        """Give the body of `request`: the same bytes as the dialect's `encode` gives. `blobs` holds the bytes of images
+        by the digests that the request names. Raises BlobUnknownError for one that is not there."""
+        ...
+
+
+class StreamDecoder(Protocol):
+    """Decodes the stream of one reply."""
+
+    @property
+    def failure(self) -> ProviderError | None:
+        """What was met behind the chunks that the last call gave; every later call raises it."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether the reply has its positive end already."""
+        ...
+
+    @property
+    def done(self) -> bool:
+        """Whether the last chunk was given."""
+        ...
+
+    def feed(self, data: bytes) -> list[Chunk]:
+        """Give the chunks that `data` completes, in order. Raises ProviderError, unless there are chunks to give first."""
+        ...
+
+    def close(self, *, cut: bool = False) -> list[Chunk]:
+        """Give the last chunks of a stream that ended (`cut`: broke). Raises as `feed` does when it is not whole."""
+        ...
+
+
+class Dialect(Struct, frozen=True):
+    """One wire form.
+
+    `path` is what follows a base address. `key_header` and `key_prefix` say where a key goes; `headers` are those that
+    every call carries.
+    """
+
+    encoder: EncoderId
+    encode: Callable[[Request, Mapping[str, bytes]], bytes]
+    make_encoder: Callable[[], BodyEncoder]
+    make_decoder: Callable[[], StreamDecoder]
+    resolve_options: Callable[[Mapping[str, object]], JsonText]
+    """Fills in the defaults of a dialect's settings; raises ConfigError for unknown keys and wrong values."""
+    check_extra: Callable[[str], JsonText]
+    """Accepts the text of an object whose members are merged into bodies; raises ConfigError."""
+    path: str
+    key_header: str
+    key_prefix: str
+    headers: tuple[tuple[str, str], ...]

@@ -1,0 +1,136 @@
+"""Owns the way from a stream's bytes to its server-sent events: incremental, indifferent to where the bytes were cut.
+
+The rules are those of the HTML standard's event stream format, with one addition: an event that still waits for its
+blank line when the stream ends is delivered, because some servers leave that line out. Only the data of an event is
+given; comments and the fields `event`, `id` and `retry` mean nothing to the dialects. Never splits at anything but CR,
+LF and CRLF: U+2028, U+2029 and U+0085 are ordinary characters inside JSON. Never looks into the data.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from refold_protocol.errors import ProviderError
+
+MAX_EVENT_BYTES: Final = 32 * 1024 * 1024
+"""How many bytes of one unfinished event, or of one unfinished line, are kept before the stream is given up."""
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+
+class SseDecoder:
+    """Turns bytes into the data of events, in order. Bytes are gathered to whole lines before they become text, so a
+    character may be cut anywhere; a byte that is no UTF-8 becomes U+FFFD."""
+
+    __slots__ = ("_data", "_data_bytes", "_failure", "_first", "_limit", "_line", "_skip_line_feed")
+
+    def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
+        self._limit = limit
+        self._line = bytearray()  # a line without its end
+        self._data: list[bytes] = []  # data lines of an event without its blank line
+        self._data_bytes = 0
+        self._skip_line_feed = False  # the last byte was a CR, which ended a line
+        self._first = True
+        self._failure: ProviderError | None = None
+
+    @property
+    def failure(self) -> ProviderError | None:
+        """What `feed` met behind the events that it gave; the next call raises it."""
+        return self._failure
+
+    def feed(self, data: bytes) -> list[str]:
+        """Give the data of each event that `data` completes, in order; several data lines are joined by `\\n`.
+
+        Raises ProviderError (`provider.badStream`) when an unfinished event is larger than the limit; if events were
+        completed before that, it gives those, and `failure` holds the error.
+        """
+        self._raise_failure()
+        data = self._normalised(data)
+        if self._line:
+            if b"\n" not in data:
+                self._line += data
+                return self._checked([])
+            data = bytes(self._line + data)
+            self._line.clear()
+        blocks = data.split(b"\n\n")
+        rest = blocks.pop()
+        events: list[str] = []
+        for block in blocks:
+            if block.startswith(b"data: ") and b"\n" not in block and not self._data:
+                self._first = False
+                if len(block) > 6:
+                    events.append(block[6:].decode("utf-8", "replace"))
+            else:
+                self._take_lines(block, events)
+                self._dispatch(events)
+        if rest:
+            self._keep(rest, events)
+            return self._checked(events)
+        return events
+
+    def close(self) -> list[str]:
+        """Give the event that still waited for its end when the stream ended cleanly. Raises what `failure` holds."""
+        self._raise_failure()
+        events: list[str] = []
+        self._take_lines(bytes(self._line), events)
+        self._dispatch(events)
+        self._line.clear()
+        return events
+
+    def _normalised(self, data: bytes) -> bytes:
+        """Turn every line end into LF. A CR ends its line at once; the LF that may follow it is dropped then."""
+        if self._skip_line_feed and data:
+            self._skip_line_feed = False
+            if data[0] == 10:
+                data = data[1:]
+        if b"\r" in data:
+            self._skip_line_feed = data[-1] == 13
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        return data
+
+    def _keep(self, rest: bytes, events: list[str]) -> None:
+        end = rest.rfind(b"\n")
+        if end >= 0:
+            self._take_lines(rest[:end], events)
+        self._line += rest[end + 1 :]
+
+    def _take_lines(self, block: bytes, events: list[str]) -> None:
+        for line in block.split(b"\n"):
+            if self._first:
+                self._first = False
+                line = line.removeprefix(_BYTE_ORDER_MARK)
+            if not line:
+                self._dispatch(events)
+            elif line.startswith(b"data:"):
+                self._add(line[6:] if line[5:6] == b" " else line[5:])
+            elif line == b"data":
+                self._add(b"")
+
+    def _add(self, value: bytes) -> None:
+        self._data.append(value)
+        self._data_bytes += len(value) + 1
+
+    def _dispatch(self, events: list[str]) -> None:
+        if self._data:
+            data = b"\n".join(self._data)
+            if data:
+                events.append(data.decode("utf-8", "replace"))
+            self._data.clear()
+            self._data_bytes = 0
+
+    def _checked(self, events: list[str]) -> list[str]:
+        if len(self._line) + self._data_bytes > self._limit:
+            self._failure = ProviderError(
+                "provider.badStream",
+                f"the provider sent one event of more than {self._limit:,} bytes without an end; "
+                "refold keeps no more than that",
+            )
+            self._line.clear()
+            self._data.clear()
+            if not events:
+                raise self._failure
+        return events
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
