@@ -38,6 +38,7 @@ from refold_protocol.session.events import (
     TurnStart,
     UserMessage,
 )
+from refold_protocol.session.header_types import CallConfig
 from refold_protocol.session.messages import Chunk, ToolCallBlock
 from refold_protocol.session.tape import Tape
 
@@ -69,14 +70,18 @@ class Route(Struct, frozen=True, gc=False):
 
 class Work(Struct, frozen=True, gc=False):
     """State of the fold. `turn` and `step` are the open ones; `last_turn` counts the session's turns, `last_step` the
-    steps of the last turn; `compaction` is the seq of an open `compact/start`; `instance` counts loop instances."""
+    steps of the last turn; `prompted`, `sent` and `replied` tell whether the last turn has its prompt, whether the open
+    step's request left, whether it has its reply; `compaction` is the seq of an open `compact/start`; `instance` counts
+    loop instances."""
 
     instance: int = 0
     last_turn: int = 0
     last_step: int = 0
     turn: int | None = None
     step: int | None = None
+    prompted: bool = False
     route: Route | None = None
+    sent: bool = False
     stream: Stream = Stream()
     replied: bool = False
     calls: tuple[OpenCall, ...] = ()
@@ -91,7 +96,7 @@ def work_step(state: Work, event: Event) -> Work:
     """Fold one event. Raises InvalidEventError when it may not stand here. O(1), whatever the log's length."""
     data = event.data
     if type(data) is AssistantChunk:
-        _in_step(state, event, data.turn, data.step)
+        _unreplied(state, event, data.turn, data.step)
         return replace(state, stream=_streamed(state.stream, data, event.seq))
     if event.surface_op is not None and event.surface_op != "append":
         _require(state.step is None, event, "a replace stands between steps")
@@ -111,7 +116,7 @@ def _bracket_step(state: Work, event: Event) -> Work:
         case TurnStart(turn=turn):
             _require(state.turn is None, event, f"turn {state.turn} is open")
             _require(turn == state.last_turn + 1, event, f"turn {turn} after turn {state.last_turn}")
-            return replace(state, turn=turn, last_turn=turn, last_step=0)
+            return replace(state, turn=turn, last_turn=turn, last_step=0, prompted=False)
         case TurnEnd(turn=turn):
             _require(turn == state.turn, event, f"turn {turn} is not open")
             _require(state.step is None, event, f"step {state.step} is open")
@@ -119,10 +124,11 @@ def _bracket_step(state: Work, event: Event) -> Work:
         case StepStart(turn=turn, step=step):
             _require(turn == state.turn and state.step is None, event, "a step opens in its turn, outside other steps")
             _require(step == state.last_step + 1, event, f"step {step} after step {state.last_step}")
-            return replace(state, step=step, last_step=step, stream=Stream(), replied=False, calls=())
+            return replace(state, step=step, last_step=step, sent=False)
         case StepEnd(turn=turn, step=step):
             _in_step(state, event, turn, step)
             _require(not state.calls, event, "calls wait for their results")
+            _require(not state.approvals, event, "approvals wait for a decision")
             return replace(state, step=None, stream=Stream(), replied=False)
         case InstanceStart(instance=instance):
             _require(state.turn is None, event, f"turn {state.turn} is open")
@@ -141,8 +147,9 @@ def _bracket_step(state: Work, event: Event) -> Work:
 def _surface_growth(state: Work, event: Event) -> Work:
     match event.data:
         case UserMessage():
-            _require(state.turn is not None and state.step is None, event, "a prompt joins before a step")
-            return state
+            first = state.turn is not None and state.last_step == 0 and not state.prompted
+            _require(first, event, "a turn has one prompt, which joins before its first step")
+            return replace(state, prompted=True)
         case SteeringMessage(turn=turn):
             _require(turn == state.turn and state.step is None, event, "steering joins before a step of its turn")
             return state
@@ -152,13 +159,13 @@ def _surface_growth(state: Work, event: Event) -> Work:
             _require(state.step is None or after_results, event, "context joins before a step or after the last result")
             return state
         case AssistantMessage(turn=turn, step=step):
-            _in_step(state, event, turn, step)
-            _require(not state.replied, event, "the step has its reply")
+            _unreplied(state, event, turn, step)
             calls = tuple(
                 OpenCall(CallId(block.id), block.name, block.arguments)
                 for block in event.data.content
                 if isinstance(block, ToolCallBlock)
             )
+            _require(len({call.id for call in calls}) == len(calls), event, "two calls of one reply have the same id")
             return replace(state, replied=True, calls=calls, stream=Stream())
         case _:
             return _inside_step(state, event)
@@ -182,16 +189,25 @@ def _inside_step(state: Work, event: Event) -> Work:
         case ApprovalDecided(id=approval, outcome=outcome):
             return _decided(state, event, approval, outcome)
         case RequestHeader(header=header):
-            _require(state.step is not None, event, "a header stands in a step")
-            return replace(state, route=Route(header.config.provider, header.config.model))
+            return _routed(state, event, header.config)
         case RequestHeaderDelta(config=config):
-            _require(state.step is not None, event, "a header stands in a step")
-            return state if config is None else replace(state, route=Route(config.provider, config.model))
-        case RequestSent(purpose="step", turn=int(turn), step=int(step)) | LlmRetry(turn=turn, step=step):
-            _in_step(state, event, turn, step)
+            return _routed(state, event, config)
+        case RequestSent(purpose="step", turn=turn, step=step):
+            _unreplied(state, event, turn, step)
+            return replace(state, sent=True)
+        case LlmRetry(turn=turn, step=step):
+            _unreplied(state, event, turn, step)
             return state
         case _:
             return state
+
+
+def _routed(state: Work, event: Event, config: CallConfig | None) -> Work:
+    """A step has one request, and a retry sends its bytes again: so nothing changes the header once it left."""
+    _require(
+        state.step is not None and not state.sent and not state.replied, event, "a header stands in a step, before its request"
+    )
+    return state if config is None else replace(state, route=Route(config.provider, config.model))
 
 
 def _decided(state: Work, event: Event, approval: ApprovalId, outcome: str) -> Work:
@@ -222,8 +238,13 @@ def _changed(calls: tuple[OpenCall, ...], changed: OpenCall) -> tuple[OpenCall, 
     return tuple(changed if call.id == changed.id else call for call in calls)
 
 
-def _in_step(state: Work, event: Event, turn: int, step: int) -> None:
-    if state.step != step or state.turn != turn:
+def _unreplied(state: Work, event: Event, turn: int | None, step: int | None) -> None:
+    _in_step(state, event, turn, step)
+    _require(not state.replied, event, "the step has its reply")
+
+
+def _in_step(state: Work, event: Event, turn: int | None, step: int | None) -> None:
+    if state.step is None or state.step != step or state.turn != turn:
         raise InvalidEventError(
             f"event {event.seq} ({event.type}) names step {turn}.{step}; open is {state.turn}.{state.step}",
             seq=event.seq,
