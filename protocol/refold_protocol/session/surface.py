@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from refold_protocol.errors import InvalidEventError
-from refold_protocol.session.events import Event, Replace, SeqRange, ToolResult
+from refold_protocol.session.events import AssistantMessage, Event, Replace, SeqRange, ToolResult
+from refold_protocol.session.messages import ToolCallBlock
 from refold_protocol.session.tape import Tape
 
 
@@ -77,8 +78,27 @@ def _check_cited(event: Event, shadowed: tuple[Event, ...]) -> None:
 def _check_kind(event: Event, shadowed: tuple[Event, ...]) -> None:
     lone = shadowed[0].data if len(shadowed) == 1 else None
     new = event.data
-    if isinstance(new, ToolResult):
-        if not (isinstance(lone, ToolResult) and lone.call_id == new.call_id):
-            raise InvalidEventError(f"event {event.seq} puts a tool result in place of something else", seq=event.seq)
-    elif isinstance(lone, ToolResult):
-        raise InvalidEventError(f"event {event.seq} takes the result of call {lone.call_id} away", seq=event.seq)
+    if not isinstance(new, ToolResult):
+        _check_whole_calls(event, shadowed)
+    elif not (isinstance(lone, ToolResult) and lone.call_id == new.call_id):
+        raise InvalidEventError(f"event {event.seq} puts a tool result in place of something else", seq=event.seq)
+
+
+def _check_whole_calls(event: Event, shadowed: tuple[Event, ...]) -> None:
+    """A call and its result go together: half of a pair makes every later request one that providers refuse."""
+    waiting: list[str] = []
+    for node in shadowed:
+        waiting.extend(_calls(node))
+        if isinstance(node.data, ToolResult):
+            if node.data.call_id not in waiting:
+                message = f"event {event.seq} takes the result of call {node.data.call_id} away"
+                raise InvalidEventError(message, seq=event.seq)
+            waiting.remove(node.data.call_id)
+    if waiting != _calls(event):
+        raise InvalidEventError(f"event {event.seq} changes which calls wait for the results behind it", seq=event.seq)
+
+
+def _calls(node: Event) -> list[str]:
+    if not isinstance(node.data, AssistantMessage):
+        return []
+    return [block.id for block in node.data.content if isinstance(block, ToolCallBlock)]
