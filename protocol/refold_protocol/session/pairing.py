@@ -18,32 +18,35 @@ class PairingCheck:
         self._prefix: tuple[Message, ...] | None = None
         self._history: Tape[Message] = Tape()
         self._faults: list[str] = []
-        self._waiting: dict[str, str] = {}
+        self._waiting: list[tuple[str, str]] = []
         self._place = 0
 
     def faults(self, request: Request) -> list[str]:
         """Give a sentence for each call without a result and each result without a call; nothing when all pair."""
         if request.header.message_prefix != self._prefix or not request.history.extends(self._history):
-            self._faults, self._waiting, self._place = [], {}, 0
+            self._faults, self._waiting, self._place = [], [], 0
             self._prefix, self._history = request.header.message_prefix, Tape()
             for message in self._prefix or ():
                 self._look(message)
         for message in request.history.since(len(self._history)):
             self._look(message)
         self._history = request.history
-        return [*self._faults, *(f"call {call} ({name}) has no result" for call, name in self._waiting.items())]
+        return [*self._faults, *(f"call {call} ({name}) has no result" for call, name in self._waiting)]
 
     def _look(self, message: Message) -> None:
         results = [block for block in message.content if isinstance(block, ToolResultBlock)]
         if self._waiting and not results:
             before = f"before message {self._place}"
-            self._faults.extend(f"call {call} ({name}) has no result {before}" for call, name in self._waiting.items())
-            self._waiting = {}
+            self._faults.extend(f"call {call} ({name}) has no result {before}" for call, name in self._waiting)
+            self._waiting = []
         for result in results:
-            if self._waiting.pop(result.tool_call_id, None) is None:
+            call = next((call for call in self._waiting if call[0] == result.tool_call_id), None)
+            if call is None:
                 asked = "which no call before it asks for"
                 self._faults.append(f"message {self._place} answers {result.tool_call_id}, {asked}")
-        self._waiting.update((block.id, block.name) for block in message.content if isinstance(block, ToolCallBlock))
+            else:
+                self._waiting.remove(call)
+        self._waiting.extend((block.id, block.name) for block in message.content if isinstance(block, ToolCallBlock))
         self._place += 1
 
 
