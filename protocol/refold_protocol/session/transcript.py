@@ -75,10 +75,10 @@ class Transcript:
                 self._inputs.pop(name, None)
             case CompactSummary() as summary:
                 self._summary = summary
-            case CompactEnd(error=None) if self._summary is not None:
-                note = self._summary.summary
-                self._summary = None
-                yield TranscriptEntry(event.seq, event.time, "compaction", note=note)
+            case CompactEnd(error=error):
+                summary, self._summary = self._summary, None
+                if error is None and summary is not None:
+                    yield TranscriptEntry(event.seq, event.time, "compaction", note=summary.summary)
             case TurnEnd(turn=turn, reason=reason) if reason.kind != "completed":
                 yield TranscriptEntry(event.seq, event.time, "end", turn=turn, reason=reason)
             case _:
