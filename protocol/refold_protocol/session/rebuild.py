@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from refold_protocol.errors import InvariantError, TurnMismatchError
+from refold_protocol.session.codec import refuse_foreign
 from refold_protocol.session.events import Event, RequestSent, StepEnd, StepStart
 from refold_protocol.session.header import header_step
 from refold_protocol.session.header_types import EpochHeader
@@ -67,11 +68,13 @@ def request_of(state: Horizon) -> Request:
 def rebuild(events: Iterable[Event], turn: int, step: int) -> Request:
     """Give the request of step `turn`.`step` from the events of its log, oldest first; reads no further than needed.
 
-    Raises TurnMismatchError when the log holds no such step, or the step made no request.
+    Raises TurnMismatchError when the log holds no such step, or the step made no request, and SessionFormatUnsupportedError
+    at a foreign event that may not be skipped.
     """
     state = NOTHING_SEEN
     here = False
     for event in events:
+        refuse_foreign(event)
         state = horizon_step(state, event)
         match event.data:
             case StepStart():
@@ -86,9 +89,13 @@ def rebuild(events: Iterable[Event], turn: int, step: int) -> Request:
 
 
 def sent_requests(events: Iterable[Event]) -> Iterator[tuple[Event, RequestSent, Request]]:
-    """Iterate over the requests of all steps in one pass: the `request/sent` event, its data, the request rebuilt."""
+    """Iterate over the requests of all steps in one pass: the `request/sent` event, its data, the request rebuilt.
+
+    Raises SessionFormatUnsupportedError at a foreign event that may not be skipped.
+    """
     state = NOTHING_SEEN
     for event in events:
+        refuse_foreign(event)
         state = horizon_step(state, event)
         if isinstance(event.data, RequestSent) and event.data.purpose == "step":
             yield event, event.data, request_of(state)
