@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw
 
-from refold_protocol.rpc.errors import RpcFault, bad_param
+from refold_protocol.rpc.errors import WireError, bad_param
 from refold_protocol.rpc.params import TurnInterruptParams, TurnStartParams, TurnWaitParams, input_content
 from refold_protocol.rpc.results import TurnInterruptResult, TurnStartResult
 from refold_protocol.session.events import AbortCause
@@ -28,7 +28,7 @@ class TurnMethods:
             return TurnStartResult(waiting.input, seq, turn)
         content = input_content(params.content or ())
         if not any(block.text.strip() for block in params.content or ()):
-            raise RpcFault(bad_param("turn/start", "$.content", "a prompt needs some text that is not blank"))
+            raise WireError(bad_param("turn/start", "$.content", "a prompt needs some text that is not blank"))
         waiting, turn, seq = await session.start(content, self._source)
         return TurnStartResult(waiting.input, seq, turn)
 

@@ -1,0 +1,82 @@
+"""Owns the one table of methods: name, direction, kind, types, and a line of what it does.
+
+Dispatch, the client, the schema and the tests read this table; nothing else declares a method. Decoding follows the
+types of a row; meaning is given by whoever handles it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Raw, Struct
+
+from refold_protocol.rpc import initialize, notices, params, results
+from refold_protocol.rpc.errors import WireError, invalid_params
+
+Direction: TypeAlias = Literal["to-daemon", "to-client", "both"]
+Kind: TypeAlias = Literal["request", "notification"]
+
+
+class Method(Struct, frozen=True, gc=False):
+    """A row of the table. `params` is None where they are not read, `result` None where it is null."""
+
+    name: str
+    direction: Direction
+    kind: Kind
+    params: Any
+    result: Any
+    doc: str
+
+
+def decode_params(method: Method, given: Raw | None) -> Any:
+    """Give the params as the row's type; absent ones count as `{}`. Raises WireError (−32602) naming the path."""
+    if method.params is None:
+        return None
+    try:
+        return _decoder(method.params).decode(b"{}" if given is None else given)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise WireError(invalid_params(method.name, error)) from None
+
+
+def decode_result(method: Method, given: Raw) -> Any:
+    """Give a result as the row's type. Raises msgspec.DecodeError: the peer broke the contract."""
+    return None if method.result is None else _decoder(method.result).decode(given)
+
+
+@cache
+def _decoder(shape: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(shape)
+
+
+def _request(name: str, params: Any, result: Any, doc: str) -> Method:
+    return Method(name, "to-daemon", "request", params, result, doc)
+
+
+def _notification(name: str, direction: Direction, params: Any, doc: str) -> Method:
+    return Method(name, direction, "notification", params, None, doc)
+
+
+_ROWS: Final = (
+    _request("initialize", initialize.InitializeParams, initialize.InitializeResult, "Begin a connection."),
+    _notification("initialized", "to-daemon", None, "The client has read the answer to `initialize`."),
+    _request("shutdown", None, None, "Take no further requests; the process goes on until `exit`."),
+    _notification("exit", "to-daemon", None, "End the process: code 0 after `shutdown`, else 1."),
+    _notification("$/cancelRequest", "both", params.CancelParams, "Cancel a request; never a turn."),
+    _request("session/open", params.SessionOpenParams, results.SessionOpenResult, "Open a session, or begin one."),
+    _request("session/read", params.SessionReadParams, results.SessionReadResult, "Read a view of a session's log."),
+    _request("session/flush", params.SessionFlushParams, results.SessionFlushResult, "Wait until events are durable."),
+    _request("session/close", params.SessionCloseParams, None, "Give a session back; refused while a turn runs."),
+    _request("turn/start", params.TurnStartParams, results.TurnStartResult, "Accept a prompt; answered once on disk."),
+    _request("turn/interrupt", params.TurnInterruptParams, results.TurnInterruptResult, "Stop a turn; idempotent."),
+    _request("turn/wait", params.TurnWaitParams, Raw, "Wait for a turn's end; answers the `turn/end` event itself."),
+    _request("event/subscribe", params.EventSubscribeParams, results.EventSubscribeResult, "Follow a session's log."),
+    _request("event/unsubscribe", params.EventUnsubscribeParams, results.EventUnsubscribeResult, "Stop following."),
+    _request("request/rebuild", params.RequestRebuildParams, results.RequestRebuildResult, "Rebuild a step's request."),
+    _request("log/verify", params.LogVerifyParams, results.LogVerifyResult, "Prove a log against its own records."),
+    _notification("session/events", "to-client", notices.SessionEventsNotice, "The next events of a subscription."),
+)
+
+METHODS: Final[dict[str, Method]] = {row.name: row for row in _ROWS}
+"""Every method of this release, by name. `schema.py` writes it out for other languages."""

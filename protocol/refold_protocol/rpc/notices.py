@@ -1,0 +1,25 @@
+"""Owns what the daemon tells without being asked. Events are spliced in as their exact stored lines (`msgspec.Raw`)."""
+
+from __future__ import annotations
+
+from msgspec import Raw, Struct
+
+from refold_protocol.ids import WriterId
+
+
+class SessionEventsNotice(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """`session/events`: the next events of a subscription, in order; none when it only tells how far they are durable.
+
+    `prev` is the seq sent before (the subscription's `after` in the first one), `tail` and `durable` the seqs of the last
+    accepted and the last durable event. `caught_up` is true when nothing more waits; `phase` says what a running turn
+    waits for. `writer` is absent for a session that nobody ever wrote.
+    """
+
+    subscription: int
+    events: tuple[Raw, ...]
+    prev: int
+    tail: int
+    durable: int
+    writer: WriterId | None = None
+    caught_up: bool = False
+    phase: str | None = None

@@ -1,0 +1,189 @@
+"""Owns the params of the methods, as the wire has them. `initialize.py` has those of `initialize`.
+
+A parameter that a method does not take (yet) is refused with its path, never silently ignored; so is a value that this
+release cannot honour. These are wire types: content and settings become those of the log by the functions at the end.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+
+from refold_protocol.ids import InputId, SessionId, WriterId
+from refold_protocol.rpc.errors import RpcId
+from refold_protocol.session.events import LimitSettings, PermissionSettings, SessionSettings
+from refold_protocol.session.messages import InputBlock, TextBlock
+
+Seq: TypeAlias = Annotated[int, Meta(ge=0)]
+"""The position of an event."""
+
+Cursor: TypeAlias = Annotated[int, Meta(ge=-1)]
+"""The position of the last event that one has; −1 for none."""
+
+Counting: TypeAlias = Annotated[int, Meta(ge=1)]
+"""A number that is at least 1: turns, steps, sizes."""
+
+
+class CancelParams(Struct, frozen=True, gc=False):
+    """`$/cancelRequest`: the request to cancel."""
+
+    id: RpcId
+
+
+class PermissionParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """What may run without asking; `mode` is a word of the configuration."""
+
+    mode: str
+
+
+class LimitParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """Bounds of one turn; `steps` is the largest number of model calls."""
+
+    steps: Counting
+
+
+class SessionOpenParams(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
+    """`session/open`: `session` opens one that exists; `cwd` (an absolute path or a `file:` URI) begins a new one, with
+    the other settings as its first. A new one is always opened for writing."""
+
+    session: SessionId | None = None
+    mode: Literal["write", "read"] = "write"
+    cwd: str | None = None
+    title: str | None = None
+    model: str | None = None
+    permissions: PermissionParams | None = None
+    limits: LimitParams | None = None
+
+    def __post_init__(self) -> None:
+        fresh = (self.title, self.model, self.permissions, self.limits)
+        if (self.session is None) == (self.cwd is None):
+            raise ValueError("give either `session`, to open one, or `cwd`, to begin one")
+        if self.session is not None and any(value is not None for value in fresh):
+            raise ValueError("title, model, permissions and limits are for a new session only")
+        if self.cwd is not None and self.mode == "read":
+            raise ValueError("a new session cannot be opened for reading")
+
+
+class Page(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
+    """Which part of a view: what lies behind `after` and before `before` (seqs, both exclusive), at most `limit` items
+    and `max_bytes` bytes, but at least one item where there is one."""
+
+    after: Cursor | None = None
+    before: Seq | None = None
+    limit: Counting | None = None
+    max_bytes: Counting | None = None
+
+
+class SessionReadParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """`session/read`: a view of the events 0…`at`; of all events where there is no `at`."""
+
+    session: SessionId
+    view: Literal["events", "transcript", "surface", "header", "status"]
+    at: Cursor | None = None
+    page: Page | None = None
+
+
+class SessionCloseParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """`session/close`: with `cancel`, a running turn is cancelled first."""
+
+    session: SessionId
+    cancel: bool = False
+
+
+class SessionFlushParams(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
+    """`session/flush`: wait until the events up to `up_to` are durable; all accepted ones where it is absent."""
+
+    session: SessionId
+    up_to: Cursor | None = None
+
+
+class TextInput(Struct, frozen=True, gc=False, tag="text", forbid_unknown_fields=True):
+    """Text of a prompt. The only kind of content that can be sent yet."""
+
+    text: str
+
+
+class TurnStartParams(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
+    """`turn/start`: with new `content`, or with an `input` that waits."""
+
+    session: SessionId
+    content: Annotated[tuple[TextInput, ...], Meta(min_length=1)] | None = None
+    input: InputId | None = None
+    if_running: str = "error"
+
+    def __post_init__(self) -> None:
+        if (self.content is None) == (self.input is None):
+            raise ValueError("give either `content` or `input`")
+        if self.if_running != "error":
+            raise ValueError(f"ifRunning: {self.if_running!r} is not supported yet, only 'error' is")
+
+
+class TurnWaitParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """`turn/wait`: for the end of a turn, or of the turn that an input starts."""
+
+    session: SessionId
+    turn: Counting | None = None
+    input: InputId | None = None
+
+    def __post_init__(self) -> None:
+        if (self.turn is None) == (self.input is None):
+            raise ValueError("give either `turn` or `input`")
+
+
+class TurnInterruptParams(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """`turn/interrupt`."""
+
+    session: SessionId
+    turn: Counting
+
+
+class EventSubscribeParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """`event/subscribe`: what comes after the event `after` (−1: from the start; `tail`: from now on). `writer` is the
+    one under which the client learnt of `after`."""
+
+    session: SessionId
+    after: Cursor | Literal["tail"]
+    writer: WriterId | None = None
+    chunks: str = "all"
+
+    def __post_init__(self) -> None:
+        if self.chunks != "all":
+            raise ValueError(f"chunks: {self.chunks!r} is not supported yet, only 'all' is")
+
+
+class EventUnsubscribeParams(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """`event/unsubscribe`."""
+
+    subscription: int
+
+
+class RequestRebuildParams(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """`request/rebuild`: the request of one step."""
+
+    session: SessionId
+    turn: Counting
+    step: Counting
+
+
+class LogVerifyParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """`log/verify`: the events `range` (first and last seq); all where it is absent."""
+
+    session: SessionId
+    range: tuple[Seq, Seq] | None = None
+
+    def __post_init__(self) -> None:
+        if self.range is not None and self.range[0] > self.range[1]:
+            raise ValueError("range: the first seq comes after the last")
+
+
+def input_content(content: tuple[TextInput, ...]) -> tuple[InputBlock, ...]:
+    """Give a prompt's content as the log records it."""
+    return tuple(TextBlock(block.text) for block in content)
+
+
+def first_settings(params: SessionOpenParams) -> SessionSettings:
+    """Give the settings that a new session begins with."""
+    permissions = None if params.permissions is None else PermissionSettings(params.permissions.mode)
+    limits = None if params.limits is None else LimitSettings(params.limits.steps)
+    return SessionSettings(params.model, None, permissions, limits)

@@ -1,0 +1,1 @@
+"""The daemon's end of JSON-RPC: descriptors, threads, dispatch. What is said is `refold_protocol.rpc`'s matter."""

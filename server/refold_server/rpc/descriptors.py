@@ -1,0 +1,80 @@
+"""Owns the process's standard descriptors: it moves the real ones away, so that frames and nothing else reach the client.
+
+Afterwards a stray `print`, a library's warning or a child's output goes to standard error, and whoever reads standard
+input (a child) finds it empty. Imported before the answer to `initialize`: nothing here may bring asyncio along.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+from msgspec import Struct
+
+READ_BYTES: Final = 65_536
+"""How much is read at once: what a pipe holds."""
+
+
+class Descriptors(Struct, frozen=True, gc=False):
+    """The private ends of the connection. Neither is inherited by children."""
+
+    reading: int
+    writing: int
+
+
+def take_stdio() -> Descriptors:
+    """Move standard input and output to private descriptors; put /dev/null and standard error in their places.
+
+    Call it once, before anything is read or written. Raises OSError where the process was started without them.
+    """
+    reading, writing = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    try:
+        os.dup2(2, 1)
+    except OSError:  # started without standard error: what would go there is lost, but not into the frames
+        os.dup2(nothing, 1)
+        os.dup2(nothing, 2)
+    os.close(nothing)
+    sys.stdout = sys.stderr
+    return Descriptors(reading, writing)
+
+
+def read_some(descriptor: int, size: int) -> bytes:
+    """Wait for bytes and give at most `size` of them; `b""` at the end of the stream, also at a broken one."""
+    while True:
+        try:
+            return os.read(descriptor, size)
+        except BlockingIOError:  # the client gave us a non-blocking descriptor
+            os.set_blocking(descriptor, True)
+        except OSError:  # reset, or a terminal that is gone: no more will come
+            return b""
+
+
+def write_all(descriptor: int, data: bytes) -> bool:
+    """Write all of `data`, waiting as long as it takes. False when nobody can read it any more."""
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:
+            os.set_blocking(descriptor, True)
+        except OSError:  # the reading end is closed, or a disk is full: the client cannot follow any further
+            return False
+    return True
+
+
+def make_stderr_harmless() -> None:
+    """Write out what standard error still holds; where nobody reads it, throw it away.
+
+    Without this the interpreter's own flush at its end would turn the exit code into 120.
+    """
+    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison]  # so it is where descriptor 2 was closed
+        return
+    try:
+        sys.stderr.flush()
+    except (OSError, ValueError):  # its reader is gone, or it was closed
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, 2)
+        os.close(nothing)

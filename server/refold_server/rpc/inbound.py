@@ -1,0 +1,239 @@
+"""Owns what comes in: it reads messages, puts them in order, and starts what answers them.
+
+Every request gets exactly one reply, and handlers begin in the order of arrival. While the client leaves its replies
+unread, everything waits but what can end something: replies to us, `$/cancelRequest`, `turn/interrupt`, `shutdown`,
+`exit`. Must not know what methods mean, but for the four that belong to the connection itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+from msgspec import Raw, Struct
+
+from refold_protocol.errors import RefoldError
+from refold_protocol.rpc.envelope import Invalid, Notification, Request, Response, decode_message, encode_error, encode_result
+from refold_protocol.rpc.errors import (
+    ErrorObject,
+    RpcId,
+    WireError,
+    error_of,
+    frame_too_large,
+    invalid_request,
+    method_not_found,
+    parse_error,
+)
+from refold_protocol.rpc.framing import Frame, FrameEvent, FrameReader, TooLarge, encode_frame
+from refold_protocol.rpc.initialize import MAX_UNSENT_REPLIES, MAX_UNSENT_REPLY_BYTES, InitializeParams, initialize_result
+from refold_protocol.rpc.lifecycle import Lifecycle
+from refold_protocol.rpc.malformed import glimpse
+from refold_protocol.rpc.methods import decode_params
+from refold_protocol.rpc.pending import InFlight
+from refold_server.rpc.dispatch import Job, Service, run_notification
+from refold_server.rpc.endings import EndReason
+from refold_server.rpc.intake import Intake
+from refold_server.rpc.peer import PeerRequests
+from refold_server.rpc.transport import Transport
+
+BURST: Final = 64
+"""So many messages are treated before the loop turns to other things, and to the replies that they caused."""
+
+URGENT: Final = frozenset({"turn/interrupt", "shutdown"})
+"""Requests that are served while replies lie unread."""
+
+logger = logging.getLogger(__name__)
+
+
+class Connection(Struct, frozen=True):
+    """The parts that the two directions of one connection share."""
+
+    transport: Transport
+    frames: FrameReader
+    lifecycle: Lifecycle
+    peers: PeerRequests
+    end: Callable[[EndReason], None]
+    initialized: Callable[[InitializeParams, Raw | None], None]
+
+
+class Inbound:
+    """The messages of one connection, on their way to the handlers of `service`."""
+
+    def __init__(self, connection: Connection, service: Service, group: asyncio.TaskGroup) -> None:
+        self._connection = connection
+        self._service = service
+        self._group = group
+        self._jobs: InFlight[Job] = InFlight()
+        self._intake: Intake[Callable[[], None]] = Intake()
+        self._pumping = False
+        self._reading = True
+        self._stopped = False
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes of the stream; `b""` is its end."""
+        if data:
+            self.take(self._connection.frames.feed(data))
+            return
+        if self._connection.frames.mid_frame:
+            logger.warning("the input ended inside a frame")
+        self._connection.end("inputEnded")
+
+    def take(self, events: Iterable[FrameEvent]) -> None:
+        """Take what a frame reader gave."""
+        for event in events:
+            if self._stopped:
+                return
+            if isinstance(event, Frame):
+                self._take_message(event.body)
+            elif isinstance(event, TooLarge):
+                self._take_too_large(event)
+            else:
+                self._send(encode_error(None, parse_error(event.reason)))
+                self._connection.end("brokenFrame")
+        self.pump()
+
+    def pump(self) -> None:
+        """Go on with what waits, as far as that is allowed now."""
+        self._pumping = False
+        for _ in range(BURST):
+            if not self._intake or self._is_paused:
+                break
+            self._intake.take()()
+        if self._intake and self._is_paused:
+            self._connection.transport.watch()
+        elif self._intake and not self._pumping:
+            self._pumping = True
+            asyncio.get_running_loop().call_soon(self.pump)
+        self._balance()
+
+    def stop(self) -> None:
+        """Take nothing any more and cancel what runs."""
+        self._stopped = True
+        self._connection.transport.pause()
+        for job in self._jobs.all():
+            job.cancel()
+
+    async def quiet(self) -> None:
+        """Wait until no request is without its reply."""
+        await self._quiet.wait()
+
+    @property
+    def _is_paused(self) -> bool:
+        transport = self._connection.transport
+        return transport.unsent >= MAX_UNSENT_REPLIES or transport.unsent_bytes >= MAX_UNSENT_REPLY_BYTES
+
+    def _balance(self) -> None:
+        if self._intake.is_full == self._reading and not self._stopped:
+            self._reading = not self._reading
+            (self._connection.transport.resume if self._reading else self._connection.transport.pause)()
+
+    def _take_message(self, body: bytes) -> None:
+        message = decode_message(body)
+        match message:
+            case Request():
+                self._take_request(message, len(body))
+            case Notification():
+                self._take_notification(message, len(body))
+            case Response():
+                if not self._connection.peers.settle(message):
+                    logger.info("a reply to no request of ours: id %r, %s", message.id, message.error or "a result")
+            case Invalid():
+                self._refuse(message.id, message.error, len(body))
+
+    def _take_request(self, request: Request, size: int) -> None:
+        refusal = self._connection.lifecycle.refusal(request.method)
+        if refusal is not None:
+            self._refuse(request.id, refusal, size)
+        elif request.method == "initialize":
+            self._initialize(request, size)
+        elif request.method == "shutdown":
+            self._connection.lifecycle.shut_down()
+            self._wait_for_turn(partial(self._send, encode_result(request.id, None)), size, urgent=True)
+        else:
+            self._take_call(request, size)
+
+    def _take_call(self, request: Request, size: int) -> None:
+        row = self._service.methods.get(request.method)
+        handler = self._service.handlers.get(request.method)
+        if row is None or handler is None or row.kind != "request":
+            self._refuse(request.id, method_not_found(request.method), size)
+            return
+        job = Job(request, row, handler)
+        if not self._jobs.begin(request.id, job):
+            self._refuse(request.id, invalid_request(f"a request with the id {request.id!r} is in flight"), size)
+            return
+        self._quiet.clear()
+        self._wait_for_turn(partial(self._start, job), size, urgent=request.method in URGENT)
+
+    def _take_notification(self, notification: Notification, size: int) -> None:
+        method = notification.method
+        if not self._connection.lifecycle.takes(method):
+            logger.info("notification %s dropped: not now", method)
+        elif method == "exit":
+            self._wait_for_turn(partial(self._connection.end, "exit"), size, urgent=True)
+        elif method == "$/cancelRequest":
+            self._cancel(notification)
+        else:
+            self._wait_for_turn(partial(self._start_notification, notification), size)
+
+    def _take_too_large(self, event: TooLarge) -> None:
+        seen = glimpse(event.head)
+        error = frame_too_large(event.length, self._connection.frames.limit)
+        if not seen.is_reply:
+            self._refuse(seen.id, error, len(event.head))
+        elif not self._connection.peers.fail(seen.id, error):
+            logger.warning("a reply of %d bytes was skipped", event.length)
+
+    def _initialize(self, request: Request, size: int) -> None:
+        try:
+            params: InitializeParams = decode_params(self._service.methods["initialize"], request.params)
+            self._connection.initialized(params, request.params)
+        except (WireError, RefoldError) as error:  # the client is told, and may try again
+            self._refuse(request.id, error_of(error, ""), size)
+            return
+        self._connection.lifecycle.initialized()
+        self._wait_for_turn(partial(self._send, encode_result(request.id, initialize_result(params))), size)
+
+    def _cancel(self, notification: Notification) -> None:
+        try:
+            params = decode_params(self._service.methods["$/cancelRequest"], notification.params)
+        except WireError as error:  # a notification has no reply
+            logger.warning("%s", error)
+            return
+        job = self._jobs.get(params.id)
+        if job is not None:
+            job.cancel()
+
+    def _refuse(self, request_id: RpcId | None, error: ErrorObject, size: int) -> None:
+        self._wait_for_turn(partial(self._send, encode_error(request_id, error)), size)
+
+    def _wait_for_turn(self, step: Callable[[], None], size: int, *, urgent: bool = False) -> None:
+        if urgent and self._is_paused:
+            step()
+        else:
+            self._intake.add(step, size)
+
+    def _start(self, job: Job) -> None:
+        self._group.create_task(job.run(self._finish))
+
+    def _finish(self, job: Job, body: bytes) -> None:
+        self._jobs.finish(job.request.id)
+        if not self._jobs:
+            self._quiet.set()
+        self._send(body)
+
+    def _start_notification(self, notification: Notification) -> None:
+        row = self._service.methods.get(notification.method)
+        handler = self._service.handlers.get(notification.method)
+        if row is None or handler is None or row.kind != "notification":
+            logger.info("notification %s ignored", notification.method)
+            return
+        self._group.create_task(run_notification(row, handler, notification.params))
+
+    def _send(self, body: bytes) -> None:
+        self._connection.transport.send(encode_frame(body))

@@ -1,0 +1,186 @@
+"""Owns one example of each method's messages, and the golden files that are made from them.
+
+A golden file holds the bodies of a request and its reply, or of a notification, one a line, exactly as they go over the
+wire. `schema.json` holds the method table. Run as a program (`python -m tests.support.rpc_examples`) this writes all of
+them anew, and the digest of the table into `initialize.py`; read the diff before you commit it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Raw
+
+from refold_protocol.errors import SessionBusyError
+from refold_protocol.ids import CallId, InputId, SessionId, WriterId
+from refold_protocol.json_text import JsonText
+from refold_protocol.rpc import initialize as init
+from refold_protocol.rpc import params, results
+from refold_protocol.rpc.envelope import encode_error, encode_notification, encode_request, encode_result
+from refold_protocol.rpc.errors import application_error
+from refold_protocol.rpc.methods import METHODS
+from refold_protocol.rpc.notices import SessionEventsNotice
+from refold_protocol.rpc.schema import schema_digest, schema_of
+from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
+from refold_protocol.session.messages import Message, Source, TextBlock
+from refold_protocol.session.pending import PendingInput
+from refold_protocol.session.status import Status
+from refold_protocol.session.summary import UsageTotals
+from refold_protocol.session.transcript import TranscriptEntry
+
+GOLDEN: Final = Path(__file__).parent.parent / "golden" / "rpc"
+
+SESSION: Final = SessionId("018f0000-0000-7000-8000-000000000001")
+INPUT: Final = InputId("018f0000-0000-7000-8000-0000000000a1")
+WRITER: Final = WriterId("018f0000-0000-7000-8000-0000000000f1.41")
+DIGEST: Final = "ab" * 32
+LINE: Final = Raw(b'{"type":"turn/end","seq":57,"time":1700000000000,"data":{"turn":3,"reason":{"kind":"completed"}}}')
+CHUNK: Final = Raw(
+    b'{"type":"assistant/chunk","seq":50,"time":1700000000000,"data":{"turn":3,"step":1,"attempt":1,'
+    b'"chunk":{"type":"text-delta","index":0,"text":"\xc3\xa9\xe4\xb8\x96\xf0\x9f\x99\x82"}}}'
+)
+
+_INITIALIZE: Final = init.InitializeParams(
+    4711,
+    init.PeerInfo("an editor", "1.2"),
+    init.ClientCapabilities(init.GeneralCapabilities(("utf-8", "utf-16"))),
+    init.InitializationOptions("local/small", "/var/lib/refold", "/etc/refold.toml", "cancel"),
+)
+_INFO: Final = results.SessionInfo(
+    "/home/me/work",
+    1_700_000_000_000,
+    "A title",
+    "local/small",
+    1_700_000_001_000,
+    3,
+    UsageTotals(1200, 80, 900, 0),
+    results.ForkOrigin(SESSION, 12, DIGEST),
+    True,
+)
+_HEADER: Final = EpochHeader(
+    CallConfig("local", "small", "chat-completions", JsonText('{"tools":true}'), max_tokens=512),
+    "Be brief.",
+    (ToolSchema("read_file", "Read a file.", JsonText('{"type":"object"}')),),
+)
+_ENTRY: Final = TranscriptEntry(
+    52,
+    1_700_000_000_000,
+    "tool",
+    3,
+    1,
+    (TextBlock("1\tfirst line"),),
+    call_id="call_1",
+    tool="read_file",
+    arguments='{"path":"a.txt"}',
+)
+_PENDING: Final = PendingInput(INPUT, 41, "prompt", (TextBlock("Hello?"),), Source("client", "an editor"), "once")
+
+EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
+    "initialize": (_INITIALIZE, init.initialize_result(_INITIALIZE)),
+    "initialized": (Raw(b"{}"), None),
+    "shutdown": (None, None),
+    "exit": (None, None),
+    "$/cancelRequest": (params.CancelParams("request-9"), None),
+    "session/open": (
+        params.SessionOpenParams(
+            cwd="/home/me/work",
+            title="A title",
+            model="local/small",
+            permissions=params.PermissionParams("ask"),
+            limits=params.LimitParams(12),
+        ),
+        results.SessionOpenResult(
+            SESSION,
+            41,
+            41,
+            _INFO,
+            Status("running", 3, 1, (CallId("call_1"),)),
+            (_PENDING,),
+            2,
+            WRITER,
+        ),
+    ),
+    "session/read": (
+        params.SessionReadParams(SESSION, "events", 57, params.Page(49, 58, 100, 65_536)),
+        results.SessionReadResult(events=(CHUNK, LINE), next=57),
+    ),
+    "session/flush": (params.SessionFlushParams(SESSION, 57), results.SessionFlushResult(57)),
+    "session/close": (params.SessionCloseParams(SESSION, True), None),
+    "turn/start": (
+        params.TurnStartParams(SESSION, (params.TextInput("What does\nmain do? “é”"),)),
+        results.TurnStartResult(INPUT, 41, 3),
+    ),
+    "turn/interrupt": (
+        params.TurnInterruptParams(SESSION, 3),
+        results.TurnInterruptResult(Raw(b'{"kind":"aborted","cause":{"kind":"user"}}')),
+    ),
+    "turn/wait": (params.TurnWaitParams(SESSION, input=INPUT), LINE),
+    "event/subscribe": (
+        params.EventSubscribeParams(SESSION, 41, WRITER),
+        results.EventSubscribeResult(1, 57, 52, WRITER),
+    ),
+    "event/unsubscribe": (params.EventUnsubscribeParams(1), results.EventUnsubscribeResult(57)),
+    "request/rebuild": (
+        params.RequestRebuildParams(SESSION, 3, 1),
+        results.RequestRebuildResult('{"model":"small","messages":[]}', DIGEST, DIGEST, "equal"),
+    ),
+    "log/verify": (
+        params.LogVerifyParams(SESSION, (0, 57)),
+        results.LogVerifyResult(58, 3, 2, 1, results.Mismatch("requestSha256", 44, DIGEST, "cd" * 32)),
+    ),
+    "session/events": (SessionEventsNotice(1, (CHUNK, LINE), 49, 57, 52, WRITER, True, "waiting for provider"), None),
+}
+"""Params and result of each method, with every member set that can be."""
+
+VIEWS: Final[dict[str, results.SessionReadResult]] = {
+    "transcript": results.SessionReadResult(entries=(_ENTRY,)),
+    "surface": results.SessionReadResult(
+        nodes=(results.SurfaceNode(52, "user/message", Message("user", (TextBlock("Hello?"),))),)
+    ),
+    "header": results.SessionReadResult(header=_HEADER),
+    "no-header": results.SessionReadResult(header=None),
+    "status": results.SessionReadResult(status=Status("idle")),
+}
+"""The other forms of the reply to `session/read`."""
+
+
+def golden_file(name: str) -> Path:
+    """Give the file of a method."""
+    return GOLDEN / f"{name.replace('$/', '').replace('/', '-')}.jsonl"
+
+
+def bodies(name: str) -> bytes:
+    """Give a method's messages as they are written today, one a line."""
+    given, result = EXAMPLES[name]
+    if METHODS[name].kind == "notification":
+        return encode_notification(name, given) + b"\n"
+    replies = [encode_result(7, result)]
+    if name == "session/read":
+        replies += [encode_result(7, view) for view in VIEWS.values()]
+    if name == "session/close":
+        replies += [encode_error(7, application_error(SessionBusyError("turn 3 runs", session=SESSION, turn=3)))]
+    return b"\n".join([encode_request(7, name, given), *replies]) + b"\n"
+
+
+def schema_text() -> str:
+    """Give the golden file of the method table."""
+    return json.dumps(schema_of(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def main() -> None:
+    """Write the golden files anew."""
+    source = Path(init.__file__)
+    text = re.sub(r'(SCHEMA_DIGEST: Final = ")[^"]*', rf"\g<1>{schema_digest()}", source.read_text())
+    source.write_text(text)
+    for old in GOLDEN.iterdir():
+        old.unlink()
+    (GOLDEN / "schema.json").write_text(schema_text())
+    for name in METHODS:
+        golden_file(name).write_bytes(bodies(name))
+
+
+if __name__ == "__main__":
+    main()
