@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from refold_protocol.errors import ConfigError, LogError, ProviderError, RefoldError, SessionError
+from refold_protocol.errors import LogError, ProviderError, RefoldError, SessionError
 from refold_protocol.session.events import TurnEndReason
 
 COMPLETED: Final = 0
@@ -54,13 +54,19 @@ def exit_of_kind(kind: str) -> int:
 
 def exit_of_error(error: RefoldError) -> int:
     """Give the exit code for an error outside any turn."""
-    if isinstance(error, ConfigError) or error.error_kind in (
-        "session.unknown",
-        "model.unconfigured",
-        "turn.mismatch",
-        "seq.range",
-    ):
+    if error.error_kind in _USAGE_KINDS:
         return USAGE
     if isinstance(error, ProviderError):
         return exit_of_kind(error.error_kind)
     return UNWRITABLE if isinstance(error, LogError | SessionError) else INTERNAL
+
+
+_ENDS: Final = {
+    "completed": COMPLETED,
+    "max-tokens": LIMIT,
+    "max-steps": LIMIT,
+    "aborted": INTERRUPTED,
+    "interrupted": INTERRUPTED,
+}
+
+_USAGE_KINDS: Final = frozenset({"config.invalid", "session.unknown", "model.unconfigured", "turn.mismatch", "seq.range"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from refold_protocol.ids import SessionId
@@ -11,7 +11,7 @@ from refold_storage.interface import Handle
 
 
 @asynccontextmanager
-async def reading(sessions: Sessions, session: SessionId) -> AsyncIterator[tuple[Handle, bool]]:
+async def reading(sessions: Sessions, session: SessionId) -> AsyncGenerator[tuple[Handle, bool], None]:
     """Give a handle on the session's log, and whether somebody writes it right now. Raises SessionError."""
     live = sessions.live(session)
     if live is not None:

@@ -8,7 +8,8 @@ from urllib.parse import unquote, urlsplit
 
 from refold_protocol.errors import ConfigError, RefoldError, SessionNotFoundError
 from refold_protocol.ids import SessionId
-from refold_protocol.session.events import AbortCause, ClientInfo, SessionSettings
+from refold_protocol.session.events import AbortCause, ClientInfo, Draft, SessionSettings, SessionTitle
+from refold_protocol.session.messages import Source
 from refold_protocol.session.settings import NO_SETTINGS
 from refold_server.clock import epoch_ms, new_session_id
 from refold_server.loop.instance import Host, Instance
@@ -51,11 +52,17 @@ class Sessions:
             )
         return live
 
-    async def create(self, cwd: str, settings: SessionSettings = NO_SETTINGS) -> Session:
-        """Create a session in the folder `cwd` (an absolute path or a file: URI). Nothing is stored until it gets work."""
+    async def create(self, cwd: str, settings: SessionSettings = NO_SETTINGS, *, title: str | None = None) -> Session:
+        """Create a session in the folder `cwd` (an absolute path or a file: URI). Nothing is stored until it gets work.
+
+        A wrong model in `settings` raises ProviderError `model.unconfigured` here, not in the first turn.
+        """
         path = folder_path(cwd)
         handle = await self.store.create(NewSession(new_session_id(), str(path), epoch_ms()))
-        return await self._adopt(handle, settings)
+        first: list[Draft] = [] if settings == NO_SETTINGS else [Draft(settings)]
+        if title is not None:
+            first.append(Draft(SessionTitle(title, Source("client"))))
+        return await self._adopt(handle, tuple(first), settings)
 
     async def open(self, session: SessionId) -> Session:
         """Open a session for writing; one that is open here already is given again. Appends closers where its last turn
@@ -83,16 +90,18 @@ class Sessions:
             self._live.pop(session.id, None)
         return troubles
 
-    async def _adopt(self, handle: Handle, settings: SessionSettings = NO_SETTINGS) -> Session:
+    async def _adopt(self, handle: Handle, first: tuple[Draft, ...] = (), settings: SessionSettings = NO_SETTINGS) -> Session:
         try:
             ledger = Ledger(handle)
             await ledger.repair()
             host = self._host_for(handle.record.cwd)
+            if settings.model is not None:
+                host.call_config(settings)
             instance = Instance(ledger, host, Seams(), SYSTEM_TEXT, self._client)
         except BaseException:
             await handle.close()
             raise
-        session = Session(ledger, instance, self._spawn, settings)
+        session = Session(ledger, instance, self._spawn, first)
         self._live[handle.id] = session
         return session
 

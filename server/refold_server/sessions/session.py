@@ -14,10 +14,9 @@ import anyio
 
 from refold_protocol.errors import InputUnknownError, LogError, SessionBusyError, TurnMismatchError
 from refold_protocol.ids import InputId, SessionId
-from refold_protocol.session.events import AbortCause, Draft, Event, InputAccepted, InputSettled, SessionSettings, TurnEndReason
+from refold_protocol.session.events import AbortCause, Draft, Event, InputAccepted, InputSettled, TurnEndReason
 from refold_protocol.session.messages import InputBlock, Source
 from refold_protocol.session.pending import PendingInput
-from refold_protocol.session.settings import NO_SETTINGS
 from refold_protocol.session.status import Status, status_of
 from refold_server.clock import new_input_id
 from refold_server.loop.control import TurnControl
@@ -32,13 +31,14 @@ _log = logging.getLogger(__name__)
 
 
 class Session:
-    """A session opened for writing. `ledger` is its log; `instance` its loop instance."""
+    """A session opened for writing. `ledger` is its log; `instance` its loop instance; `first` are events that a new
+    session begins with, recorded together with its first work and not before."""
 
-    def __init__(self, ledger: Ledger, instance: Instance, spawn: Spawn, settings: SessionSettings = NO_SETTINGS) -> None:
+    def __init__(self, ledger: Ledger, instance: Instance, spawn: Spawn, first: tuple[Draft, ...] = ()) -> None:
         self.ledger = ledger
         self.instance = instance
         self._spawn = spawn
-        self._opening_settings = settings
+        self._first = first
         self._turn: int | None = None
         self._control: TurnControl | None = None
         self._closing = False
@@ -155,9 +155,8 @@ class Session:
         await self.ledger.handle.close()
 
     def _opening(self) -> tuple[Draft, ...]:
-        opening = self.instance.opening()
-        settings, self._opening_settings = self._opening_settings, NO_SETTINGS
-        return opening if settings == NO_SETTINGS else (*opening, Draft(settings))
+        first, self._first = self._first, ()
+        return (*self.instance.opening(), *first)
 
     async def _make_durable(self, given: InputId) -> None:
         try:

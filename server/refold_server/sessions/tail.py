@@ -63,6 +63,11 @@ class Tail:
         """The last seq that was taken, or the cursor that it began with."""
         return self._sent
 
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
     def take(self) -> Batch | None:
         """Give the next batch, or None when there is nothing to tell now."""
         handle = self._handle

@@ -1,0 +1,64 @@
+"""Owns what a command needs around it: the configuration, the store, the sessions, all closed at the end."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+from msgspec import Struct
+
+from refold_protocol.session.events import AbortCause
+from refold_server.config import load_config
+from refold_server.config_types import Config
+from refold_server.host import Surroundings
+from refold_server.sessions.registry import Sessions
+from refold_server.stores import open_configured_store
+from refold_storage.interface import Store
+
+
+class Opened(Struct, frozen=True):
+    """A command's surroundings. `sessions` run their turns in a task group that ends with the command."""
+
+    config: Config
+    store: Store
+    sessions: Sessions
+    shared: Surroundings
+
+
+def read_config(options: argparse.Namespace, *, model: str | None = None) -> Config:
+    """Read the configuration that `--config`, `--store` and the environment name. Raises ConfigError."""
+    config = None if options.config is None else Path(options.config)
+    return load_config(config, os.environ, store=options.store, model=model)
+
+
+@asynccontextmanager
+async def opened(config: Config) -> AsyncGenerator[Opened, None]:
+    """Open the store and give a command its surroundings. Raises what opening raises; at the end turns are stopped,
+    sessions flushed and closed, and the first trouble of that is raised."""
+    shared = Surroundings(config)
+    store = await open_configured_store(config.store)
+    try:
+        async with anyio.create_task_group() as tasks:
+
+            def spawn(work: Callable[[], Awaitable[Any]]) -> None:
+                tasks.start_soon(work)
+
+            sessions = Sessions(store, shared.host, spawn)
+            try:
+                yield Opened(config, store, sessions, shared)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    troubles = await sessions.close_all(AbortCause("disposed"))
+        if troubles:
+            raise troubles[0]
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from None
+    finally:
+        with anyio.CancelScope(shield=True):
+            await shared.close()
+            await store.close()

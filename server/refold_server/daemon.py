@@ -1,0 +1,182 @@
+"""Owns `refold serve` from the moment at which `initialize` may have been answered: it puts the parts together.
+
+The endpoint is the connection, the sessions are what it acts on; the store is opened with the first request that needs it.
+Whatever ends the connection ends the turns first, then flushes and closes every session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Raw, Struct
+
+from refold_protocol.errors import RefoldError
+from refold_protocol.rpc.initialize import InitializeParams
+from refold_protocol.rpc.methods import METHODS
+from refold_protocol.rpc.params import SessionCloseParams
+from refold_protocol.session.events import AbortCause, ClientInfo
+from refold_protocol.session.messages import Source
+from refold_server.cli.exits import exit_of_error
+from refold_server.config import load_config
+from refold_server.config_types import Config
+from refold_server.host import Surroundings
+from refold_server.rpc.dispatch import Handler, Service
+from refold_server.rpc.endings import EndReason
+from refold_server.rpc.endpoint import Endpoint, stdio_endpoint
+from refold_server.rpc.event_methods import EventMethods
+from refold_server.rpc.handover import Handover
+from refold_server.rpc.proof_methods import ProofMethods
+from refold_server.rpc.session_methods import SessionMethods
+from refold_server.rpc.turn_methods import TurnMethods
+from refold_server.sessions.registry import Sessions
+from refold_server.stores import open_configured_store
+
+FINISH_SECONDS: Final = 60.0
+"""How long a running step may go on after the client left, with `onDisconnect: finish`."""
+
+logger = logging.getLogger(__name__)
+
+
+class Places(Struct, frozen=True):
+    """What the command line says: where sessions are kept, and which configuration file to read."""
+
+    store: str | None = None
+    config: str | None = None
+
+
+def places(arguments: tuple[str, ...]) -> Places:
+    """Read what `cli/serve.py` hands through the boot: store and configuration, empty for none."""
+    store, config = arguments or ("", "")
+    return Places(store or None, config or None)
+
+
+def serve(handover: Handover) -> int:
+    """Serve one connection to its end and give the exit code: LSP's 0 or 1, or that of what kept the daemon from starting."""
+    logging.basicConfig(stream=sys.stderr, format="refold: %(levelname)s: %(name)s: %(message)s", level=logging.WARNING)
+    try:
+        return asyncio.run(Daemon(stdio_endpoint(handover), places(handover.arguments)).run(handover))
+    except RefoldError as error:
+        sys.stderr.write(f"refold: {error.error_kind}: {error.message}\n")
+        return exit_of_error(error)
+
+
+class _Ready(Struct, frozen=True):
+    """What exists from the first request on that needs the store."""
+
+    sessions: Sessions
+    events: EventMethods
+    shared: Surroundings
+    handlers: Mapping[str, Handler]
+
+
+class Daemon:
+    """One connection's daemon."""
+
+    def __init__(self, endpoint: Endpoint, places: Places) -> None:
+        self._endpoint = endpoint
+        self._places = places
+        self._config: Config | None = None
+        self._params = InitializeParams()
+        self._ready: _Ready | None = None
+        self._opening = asyncio.Lock()
+        self._group: asyncio.TaskGroup
+
+    async def run(self, handover: Handover) -> int:
+        """Serve to the end. Raises ConfigError for options that `initialize` brought and the boot could not judge."""
+        if handover.initialize is not None:
+            self._initialized(handover.initialize, handover.raw_params)
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            return await self._endpoint.run(Service(_lazily(self._prepared), self._initialized), self._on_end)
+
+    def _initialized(self, params: InitializeParams, raw: Raw | None) -> None:
+        del raw
+        options = params.initialization_options
+        config = self._places.config or (None if options is None else options.config)
+        self._config = load_config(
+            None if config is None else Path(config),
+            os.environ,
+            options={} if options is None or options.model is None else {"model": options.model},
+            store=self._places.store or (None if options is None else options.store),
+        )
+        logging.getLogger().setLevel(self._config.log.level.upper())
+        self._params = params
+        self._endpoint.watch(params)
+
+    async def _prepared(self) -> Mapping[str, Handler]:
+        async with self._opening:
+            if self._ready is None:
+                self._ready = await self._open()
+            return self._ready.handlers
+
+    async def _open(self) -> _Ready:
+        assert self._config is not None  # nothing but `initialize` is dispatched before it
+        shared = Surroundings(self._config)
+        store = await open_configured_store(self._config.store)
+        info = self._params.client_info
+        client = None if info is None else ClientInfo(info.name, info.version)
+        sessions = Sessions(store, shared.host, self._spawn, client)
+        events = EventMethods(sessions, self._endpoint, self._group)
+        source = Source("client", None if client is None else client.name)
+        return _Ready(sessions, events, shared, _handlers(sessions, events, source))
+
+    def _spawn(self, work: Callable[[], Awaitable[Any]]) -> None:
+        async def run() -> None:
+            await work()
+
+        self._group.create_task(run())
+
+    async def _on_end(self, reason: EndReason) -> None:
+        if self._ready is None:
+            return
+        options = self._params.initialization_options
+        cancel = reason in ("terminated", "exit") or (options is not None and options.on_disconnect == "cancel")
+        troubles = await self._ready.sessions.close_all(
+            AbortCause("disposed", reason), step_seconds=0 if cancel else FINISH_SECONDS
+        )
+        for trouble in troubles:
+            logger.error("%s: %s", trouble.error_kind, trouble.message)
+        await self._ready.events.end_all()
+        await self._ready.shared.close()
+        await self._ready.sessions.store.close()
+
+
+def _lazily(prepared: Callable[[], Awaitable[Mapping[str, Handler]]]) -> Mapping[str, Handler]:
+    """Give handlers that open the store before the first of them runs."""
+
+    def handler(name: str) -> Handler:
+        async def handle(params: Any) -> object:
+            return await (await prepared())[name](params)
+
+        return handle
+
+    served = (row.name for row in METHODS.values() if row.kind == "request" and row.name not in ("initialize", "shutdown"))
+    return {name: handler(name) for name in served}
+
+
+def _handlers(sessions: Sessions, events: EventMethods, source: Source) -> Mapping[str, Handler]:
+    session, turn, proof = SessionMethods(sessions), TurnMethods(sessions, source), ProofMethods(sessions)
+
+    async def close(params: SessionCloseParams) -> None:
+        await session.close(params)
+        await events.end_session(params.session)  # what is durable was told or can be read again
+
+    return {
+        "session/open": session.open,
+        "session/read": session.read,
+        "session/flush": session.flush,
+        "session/close": close,
+        "turn/start": turn.start,
+        "turn/wait": turn.wait,
+        "turn/interrupt": turn.interrupt,
+        "event/subscribe": events.subscribe,
+        "event/unsubscribe": events.unsubscribe,
+        "request/rebuild": proof.rebuild,
+        "log/verify": proof.verify,
+    }

@@ -1,0 +1,79 @@
+"""Owns what a loop instance finds around it: call configs, providers and tools, as the configuration says.
+
+Providers are opened once per process and shared by its sessions; a workspace belongs to one session.
+"""
+
+from __future__ import annotations
+
+from refold_protocol.errors import ProviderError
+from refold_protocol.ids import CallId
+from refold_protocol.session.events import SessionSettings
+from refold_protocol.session.header_types import CallConfig, ToolSchema
+from refold_server.config_call import call_config, step_limit
+from refold_server.config_types import Config
+from refold_server.providers.provider import Provider
+from refold_server.providers.registry import close_providers, open_provider
+from refold_server.tools.execute import ToolAnswer, execute
+from refold_server.tools.paths import Workspace
+from refold_server.tools.registry import built_in_tools
+from refold_server.tools.tool import ToolContext
+
+
+class Surroundings:
+    """What all sessions of a process share. Raises ConfigError for tools that are not there."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.registry = built_in_tools(config.tools.enabled)
+        self._providers: dict[str, Provider] = {}
+
+    def host(self, cwd: str) -> SessionHost:
+        """Give the host of a session whose folder is `cwd`."""
+        return SessionHost(self, Workspace(cwd))
+
+    def provider(self, name: str) -> Provider:
+        """Give a provider. Raises ProviderError `model.unconfigured` when none of that name is configured (any more)."""
+        known = self._providers.get(name)
+        if known is None:
+            config = self.config.provider(name)
+            if config is None:
+                raise ProviderError("model.unconfigured", f"no provider {name!r} is configured any more")
+            known = self._providers[name] = open_provider(config, self.config.timeouts)
+        return known
+
+    async def close(self) -> None:
+        """Give back what providers hold. Idempotent."""
+        await close_providers()
+
+
+class SessionHost:
+    """The host of one session."""
+
+    def __init__(self, shared: Surroundings, workspace: Workspace) -> None:
+        self._shared = shared
+        self._workspace = workspace
+
+    def call_config(self, settings: SessionSettings) -> CallConfig:
+        """Resolve the call config. Raises ConfigError and ProviderError `model.unconfigured`."""
+        return call_config(self._shared.config, settings)
+
+    def provider(self, name: str) -> Provider:
+        """Give a provider. Raises ProviderError."""
+        return self._shared.provider(name)
+
+    def step_limit(self, settings: SessionSettings) -> int:
+        """Give the largest number of steps of a turn."""
+        return step_limit(self._shared.config, settings)
+
+    def tools(self) -> tuple[ToolSchema, ...]:
+        """Give the tools that are there, in their order."""
+        return self._shared.registry.schemas
+
+    def is_read_only(self, tool: str) -> bool:
+        """Tell whether calls of that tool may run beside others."""
+        found = self._shared.registry.find(tool)
+        return found is None or found.read_only
+
+    async def run_tool(self, call_id: CallId, name: str, arguments: str) -> ToolAnswer:
+        """Run a call in the workspace."""
+        return await execute(self._shared.registry, name, arguments, ToolContext(self._workspace, call_id))
