@@ -187,6 +187,11 @@ def test_only_request_sent_may_be_skipped_by_itself() -> None:
     assert {name for name in EVENT_TYPES if example(name).ignorable} == {"request/sent"}
 
 
+def test_the_type_of_a_cut_line_is_not_guessed() -> None:
+    with pytest.raises(SessionCorruptionError):
+        line_type(b'{"type":"todo/writ')
+
+
 def _read(line: bytes) -> None:
     for reader in (decode_event, line_type):
         with suppress(SessionCorruptionError):
