@@ -1,0 +1,30 @@
+"""The last settings are in force, whole: they are not merged with earlier ones."""
+
+from __future__ import annotations
+
+from tests.support.logs import Log
+
+from refold_protocol.session.events import LimitSettings, SessionSettings
+from refold_protocol.session.settings import NO_SETTINGS, settings_step
+
+
+def _in_force(log: Log) -> SessionSettings:
+    state = NO_SETTINGS
+    for event in log.events:
+        state = settings_step(state, event)
+    return state
+
+
+def test_without_settings_everything_is_left_to_the_configuration() -> None:
+    log = Log()
+    log.whole_turn()
+    assert _in_force(log) == SessionSettings()
+
+
+def test_the_last_settings_replace_all_earlier_ones() -> None:
+    log = Log()
+    log.add(SessionSettings("engine/chain", "low", limits=LimitSettings(3)))
+    log.add(SessionSettings("engine/random"))
+    log.instance("resume")
+    log.whole_turn()
+    assert _in_force(log) == SessionSettings("engine/random")
