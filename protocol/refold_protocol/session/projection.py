@@ -7,6 +7,7 @@ looking at any other one.
 
 from __future__ import annotations
 
+from refold_protocol.errors import SessionFormatUnsupportedError
 from refold_protocol.session.events import (
     AssistantMessage,
     ContextMessage,
@@ -29,15 +30,21 @@ from refold_protocol.session.messages import (
 def derive_message(event: Event) -> Message | None:
     """Give the message that a surface event becomes, or None for one that the model does not see.
 
-    A reply without visible text and without a call yields nothing: strict providers refuse such messages for ever.
+    A reply without visible text and without a call yields nothing: strict providers refuse such messages for ever. Raises
+    SessionFormatUnsupportedError for an envelope of a later release: its words are not known here.
     """
     match event.data:
         case UserMessage(content=content):
             return Message("user", content)
         case ContextMessage(content=content, envelope="raw"):
             return Message("user", content)
-        case ContextMessage(content=content, source=source):
+        case ContextMessage(content=content, source=source, envelope="context"):
             return Message("user", _enclosed("context", source, content))
+        case ContextMessage(envelope=envelope):
+            raise SessionFormatUnsupportedError(
+                f"event {event.seq} has the envelope {envelope!r}, which this release does not know; use a later one",
+                seq=event.seq,
+            )
         case SteeringMessage(content=content, source=source):
             return Message("user", _enclosed("steering", source, content))
         case AssistantMessage(content=content, replay=replay) if is_visible(content):
