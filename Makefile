@@ -37,6 +37,7 @@ format: .venv/.dev ## Lay out the code and apply safe fixes
 
 golden: .venv/.dev ## Write the golden files anew from the examples; read the diff before you commit it
 	$(BIN)/python -m tests.support.event_examples
+	$(BIN)/python -m tests.support.projection_examples
 
 bench: .venv/.dev ## Run the benchmarks and print their figures
 	@for file in tests/bench/bench_*.py; do test -e "$$file" || continue; echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
