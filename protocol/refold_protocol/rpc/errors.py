@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from refold_protocol.errors import RETRYABLE_KINDS, RefoldError
 
@@ -35,7 +35,7 @@ class ErrorObject(Struct, frozen=True, gc=False, omit_defaults=True):
 
     code: int
     message: str
-    data: Raw | None = None
+    data: Raw | UnsetType = UNSET
 
 
 class WireError(Exception):
@@ -130,7 +130,7 @@ def frame_too_large(length: int, limit: int) -> ErrorObject:
 
 
 def _error(code: int, message: str, data: Mapping[str, Any] | None = None) -> ErrorObject:
-    return ErrorObject(code, message, None if data is None else Raw(_ENCODER.encode(data)))
+    return ErrorObject(code, message, UNSET if data is None else Raw(_ENCODER.encode(data)))
 
 
 _UNKNOWN_FIELD: Final = "Object contains unknown field `"

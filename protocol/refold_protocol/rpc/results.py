@@ -90,9 +90,9 @@ class TurnStartResult(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class TurnInterruptResult(Struct, frozen=True, gc=False):
-    """`turn/interrupt`: the `reason` object of the turn's end as recorded; null on an idle session."""
+    """`turn/interrupt`: the `reason` object of the turn's end as recorded; `null` on an idle session."""
 
-    reason: Raw | None
+    reason: Raw
 
 
 class EventSubscribeResult(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw
 
+from refold_protocol.rpc.envelope import NULL
 from refold_protocol.rpc.errors import WireError, bad_param
 from refold_protocol.rpc.params import TurnInterruptParams, TurnStartParams, TurnWaitParams, input_content
 from refold_protocol.rpc.results import TurnInterruptResult, TurnStartResult
@@ -46,4 +47,4 @@ class TurnMethods:
         """turn/interrupt."""
         session = self._sessions.writable(params.session)
         reason = await session.interrupt(params.turn, AbortCause("user"))
-        return TurnInterruptResult(None if reason is None else Raw(msgspec.json.encode(reason)))
+        return TurnInterruptResult(NULL if reason is None else Raw(msgspec.json.encode(reason)))

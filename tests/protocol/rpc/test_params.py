@@ -1,0 +1,82 @@
+"""Params: what belongs together, what a release cannot honour yet, and how they become the log's own types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from refold_protocol.rpc.errors import WireError
+from refold_protocol.rpc.methods import METHODS, decode_params
+from refold_protocol.rpc.params import SessionOpenParams, TextInput, first_settings, input_content
+from refold_protocol.session.events import LimitSettings, PermissionSettings, SessionSettings
+from refold_protocol.session.messages import TextBlock
+
+TEXT = [{"type": "text", "text": "hello"}]
+
+
+def decode(method: str, **given: Any) -> Any:
+    return decode_params(METHODS[method], Raw(msgspec.json.encode(given)))
+
+
+@pytest.mark.parametrize(
+    ("method", "given"),
+    [
+        ("session/open", {"session": "s"}),
+        ("session/open", {"session": "s", "mode": "read"}),
+        ("session/open", {"cwd": "/w", "title": "t"}),
+        ("session/read", {"session": "s", "view": "status", "at": -1}),
+        ("turn/start", {"session": "s", "content": TEXT, "ifRunning": "error"}),
+        ("turn/start", {"session": "s", "input": "i"}),
+        ("turn/wait", {"session": "s", "turn": 1}),
+        ("turn/wait", {"session": "s", "input": "i"}),
+        ("event/subscribe", {"session": "s", "after": -1, "chunks": "all"}),
+        ("event/subscribe", {"session": "s", "after": "tail"}),
+        ("log/verify", {"session": "s", "range": [3, 3]}),
+    ],
+)
+def test_params_that_belong_together_pass(method: str, given: dict[str, Any]) -> None:
+    decode(method, **given)
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "message"),
+    [
+        ("session/open", {}, "give either `session`"),
+        ("session/open", {"session": "s", "cwd": "/w"}, "give either `session`"),
+        ("session/open", {"session": "s", "model": "a/b"}, "for a new session only"),
+        ("session/open", {"cwd": "/w", "mode": "read"}, "cannot be opened for reading"),
+        ("session/open", {"cwd": "/w", "limits": {"steps": 0}}, r"\$\.limits\.steps"),
+        ("session/read", {"session": "s", "view": "status", "at": -2}, r"\$\.at"),
+        ("turn/start", {"session": "s"}, "give either `content` or `input`"),
+        ("turn/start", {"session": "s", "content": TEXT, "input": "i"}, "give either `content` or `input`"),
+        ("turn/start", {"session": "s", "content": TEXT, "ifRunning": "queue"}, "ifRunning: 'queue' is not supported yet"),
+        ("turn/start", {"session": "s", "content": TEXT, "ifRunning": "steer"}, "ifRunning: 'steer' is not supported yet"),
+        ("turn/start", {"session": "s", "content": TEXT, "key": "k"}, r"\$\.key: this parameter is not taken here"),
+        ("turn/start", {"session": "s", "content": "hello"}, r"\$\.content"),
+        ("turn/wait", {"session": "s"}, "give either `turn` or `input`"),
+        ("turn/wait", {"session": "s", "turn": 1, "input": "i"}, "give either `turn` or `input`"),
+        ("turn/interrupt", {"session": "s", "turn": 1, "withdrawQueued": True}, r"\$\.withdrawQueued"),
+        ("event/subscribe", {"session": "s"}, r"\$\.after: this parameter is missing"),
+        ("event/subscribe", {"session": "s", "after": -2}, r"\$\.after"),
+        ("event/subscribe", {"session": "s", "after": "head"}, r"\$\.after"),
+        ("event/subscribe", {"session": "s", "after": 1, "chunks": "live"}, "chunks: 'live' is not supported yet"),
+        ("request/rebuild", {"session": "s", "compact": 3}, "compact"),
+        ("log/verify", {"session": "s", "range": [4, 3]}, "the first seq comes after the last"),
+    ],
+)
+def test_params_that_cannot_be_honoured_are_refused(method: str, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(WireError, match=message):
+        decode(method, **given)
+
+
+def test_the_settings_of_a_new_session_become_those_of_the_log() -> None:
+    full = decode("session/open", cwd="/w", model="a/b", permissions={"mode": "ask"}, limits={"steps": 3})
+    assert first_settings(full) == SessionSettings("a/b", None, PermissionSettings("ask"), LimitSettings(3))
+    assert first_settings(SessionOpenParams(cwd="/w")) == SessionSettings()
+
+
+def test_the_content_of_a_prompt_becomes_that_of_the_log() -> None:
+    assert input_content((TextInput("a"), TextInput("b"))) == (TextBlock("a"), TextBlock("b"))
