@@ -63,7 +63,6 @@ class Instance:
         self._client = client
         self._number = ledger.folds.work.instance + 1
         self._fresh = ledger.handle.tail < 0
-        self._started = False
         self._tools: tuple[ToolSchema, ...] | None = None
         self._settings_used: SessionSettings | None = None
         self._encoder: BodyEncoder | None = None
@@ -76,9 +75,8 @@ class Instance:
 
     def opening(self) -> tuple[Draft, ...]:
         """Give what must stand before this instance's first own event: its start, once."""
-        if self._started:
+        if self.ledger.folds.work.instance >= self._number:
             return ()
-        self._started = True
         return (Draft(InstanceStart(self._number, "new" if self._fresh else "resume", self._client)),)
 
     def frozen_tools(self) -> tuple[ToolSchema, ...]:

@@ -12,7 +12,14 @@ from typing import Any, TypeAlias
 
 import anyio
 
-from refold_protocol.errors import InputUnknownError, LogError, SessionBusyError, TurnMismatchError
+from refold_protocol.errors import (
+    InputUnknownError,
+    InvariantError,
+    LogError,
+    RefoldError,
+    SessionBusyError,
+    TurnMismatchError,
+)
 from refold_protocol.ids import InputId, SessionId
 from refold_protocol.session.events import AbortCause, Draft, Event, InputAccepted, InputSettled, TurnEndReason
 from refold_protocol.session.messages import InputBlock, Source
@@ -43,7 +50,7 @@ class Session:
         self._control: TurnControl | None = None
         self._closing = False
         self._changed = anyio.Event()
-        self._trouble: LogError | None = None
+        self._trouble: RefoldError | None = None
 
     @property
     def id(self) -> SessionId:
@@ -73,6 +80,7 @@ class Session:
             given = new_input_id()
             accepted = Draft(InputAccepted(given, "prompt", content, source))
             event = self.ledger.append(*self._opening(), accepted)[-1]
+            self._first = ()
             await self._make_durable(given)
         except BaseException:
             self._free_turn()
@@ -88,9 +96,8 @@ class Session:
             raise InputUnknownError(f"no input {given} waits in this session", input=given)
         turn = self._take_turn()
         try:
-            opening = self._opening()
-            if opening:
-                self.ledger.append(*opening)
+            self.ledger.append(*self._opening())
+            self._first = ()
         except BaseException:
             self._free_turn()
             raise
@@ -155,8 +162,7 @@ class Session:
         await self.ledger.handle.close()
 
     def _opening(self) -> tuple[Draft, ...]:
-        first, self._first = self._first, ()
-        return (*self.instance.opening(), *first)
+        return (*self.instance.opening(), *self._first)
 
     async def _make_durable(self, given: InputId) -> None:
         try:
@@ -174,6 +180,7 @@ class Session:
                 turn=self._turn,
             )
         self._turn = self.ledger.folds.work.last_turn + 1
+        self._control = TurnControl()
         self._trouble = None
         return self._turn
 
@@ -184,7 +191,7 @@ class Session:
         self._changed = anyio.Event()
 
     def _run(self, given: PendingInput) -> None:
-        control = self._control = TurnControl()
+        control = self._control or TurnControl()
 
         async def drive() -> None:
             try:
@@ -192,6 +199,9 @@ class Session:
             except LogError as error:  # the turn could not be ended on disk: whoever waits for it is told
                 _log.error("session %s: %s", self.id, error.message)
                 self._trouble = error
+            except Exception as error:  # a bug at a turn's end: told likewise, and other sessions go on
+                _log.exception("session %s: the end of turn %s failed", self.id, self._turn)
+                self._trouble = InvariantError(f"A bug in refold kept the turn from ending: {error!r}")
             finally:
                 self._free_turn()
 
