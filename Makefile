@@ -51,9 +51,10 @@ clean: ## Remove what the other targets made
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.made:
+	@command -v $(PYTHON) >/dev/null || { echo "there is no $(PYTHON) here; say make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "refold needs Python 3.11 or later, and $(PYTHON) is $$($(PYTHON) -V 2>&1 || echo not there); say make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' || { \
+	  echo "refold needs Python 3.11 or later and $(PYTHON) is $$($(PYTHON) -V 2>&1); say make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "$(PYTHON) lacks the venv module; on Debian: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv --clear .venv
 	@touch $@

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.strategies import json_texts, json_values
 
 from refold_protocol.errors import InvalidJsonError
 from refold_protocol.json_text import (
@@ -21,6 +20,7 @@ from refold_protocol.json_text import (
     parse_strict,
     repair_surrogates,
 )
+from tests.support.strategies import json_texts, json_values
 
 ANY_TEXT = st.text(st.characters(), max_size=20) | st.text(
     st.sampled_from('{}[]",:\\u0123456789abcdeE+-. \t\n\ud83d\ude00tnfrlse'), max_size=40

@@ -55,7 +55,7 @@ def json_values() -> st.SearchStrategy[Any]:
     return st.recursive(
         scalars,
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts(), inner, max_size=3),
-        max_leaves=8,
+        max_leaves=5,
     )
 
 

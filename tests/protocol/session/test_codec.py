@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.event_examples import EXAMPLES, example
-from tests.support.strategies import drafts, foreign_types, json_texts, json_values, texts
 
 from refold_protocol.errors import InvalidEventError, SessionCorruptionError, SessionFormatUnsupportedError
 from refold_protocol.json_text import JsonText
@@ -28,6 +26,8 @@ from refold_protocol.session.events import (
     UserMessage,
 )
 from refold_protocol.session.messages import Source, TextBlock, TextDelta
+from tests.support.event_examples import EXAMPLES, example
+from tests.support.strategies import drafts, foreign_types, json_texts, json_values, texts
 
 SEQ = 9
 NOW = 1_700_000_000_000

@@ -6,8 +6,6 @@ import re
 
 import pytest
 from msgspec import Struct
-from tests.support.annotations import fields, mutable_parts, structs_in
-from tests.support.event_examples import EXAMPLES, GOLDEN, SEQ, TIME, example, golden_file
 
 from refold_protocol.json_text import JsonText, check_json
 from refold_protocol.session.codec import decode_event
@@ -15,6 +13,8 @@ from refold_protocol.session.events import EVENT_TYPES, SURFACE_TYPES, TYPE_OF_D
 from refold_protocol.session.header_types import EpochHeader
 from refold_protocol.session.messages import Message
 from refold_protocol.session.summary import Summary
+from tests.support.annotations import fields, mutable_parts, structs_in
+from tests.support.event_examples import EXAMPLES, GOLDEN, SEQ, TIME, example, golden_file
 
 REACHABLE: set[type[Struct]] = set[type[Struct]]().union(
     *(structs_in(row.data) for row in EVENT_TYPES.values()),

@@ -6,18 +6,18 @@ import math
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
-from tests.support.annotations import fields, structs_in
-from tests.support.event_examples import EXAMPLES, SEQ, TIME
-from tests.support.strategies import structs
 
 from refold_protocol.errors import InvalidEventError
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.codec import seal
 from refold_protocol.session.events import EVENT_TYPES
+from tests.support.annotations import fields, structs_in
+from tests.support.event_examples import EXAMPLES, SEQ, TIME
+from tests.support.strategies import structs
 
 LOSSY = JsonText('{"a":1,"a":2}')
 
@@ -49,6 +49,7 @@ def test_the_types_that_hold_opaque_json_are_found() -> None:
 
 
 @pytest.mark.parametrize("name", _opaque_types())
+@settings(max_examples=50)
 @given(data=st.data())
 def test_opaque_json_that_is_lossy_is_refused_wherever_it_stands(name: str, data: st.DataObject) -> None:
     lossy = data.draw(structs(EVENT_TYPES[name].data, st.just(LOSSY)).filter(lambda value: _holds(value, LOSSY)))

@@ -6,15 +6,15 @@ import json
 from hashlib import sha256
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.strategies import headers, messages
 
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
 from refold_protocol.session.messages import ImageBlock, Message, TextBlock, ToolCallBlock, ToolResultBlock
 from refold_protocol.session.request import Request, RequestDigest, request_sha256
 from refold_protocol.session.tape import Tape
+from tests.support.strategies import headers, messages
 
 HEADER = EpochHeader(
     CallConfig("engine", "chain", "chat-completions", temperature=0.5),
@@ -73,11 +73,12 @@ def test_the_digest_of_a_request_without_messages_is_well_formed_json() -> None:
     assert request_sha256(Request(bare, Tape())) == sha256(text).hexdigest()
 
 
-@given(st.lists(headers(), min_size=1, max_size=3), st.data())
+@settings(max_examples=40)
+@given(st.lists(headers(), min_size=1, max_size=2), st.data())
 def test_step_by_step_equals_from_nothing_for_any_course(kinds: list[EpochHeader], data: st.DataObject) -> None:
     digest = RequestDigest()
     histories: list[Tape[Message]] = [Tape()]
-    for _ in range(data.draw(st.integers(1, 8))):
+    for _ in range(data.draw(st.integers(1, 6))):
         history = data.draw(st.sampled_from(histories))
         for message in data.draw(st.lists(messages(), max_size=2)):
             history = history.append(message)
@@ -86,6 +87,7 @@ def test_step_by_step_equals_from_nothing_for_any_course(kinds: list[EpochHeader
         assert digest.of(request) == request_sha256(request)
 
 
+@settings(max_examples=50)
 @given(messages(), messages())
 def test_two_histories_that_differ_have_two_digests(one: Message, other: Message) -> None:
     first, second = Request(HEADER, Tape((one,))), Request(HEADER, Tape((other,)))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import reduce
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.strategies import drafts
 
 from refold_protocol.ids import InputId
 from refold_protocol.session.codec import seal
@@ -24,6 +23,7 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.messages import ImageBlock, Source, TextBlock, Usage
 from refold_protocol.session.summary import EMPTY_SUMMARY, Summary, UsageTotals, summary_step
+from tests.support.strategies import drafts
 
 CLI = Source("cli")
 
@@ -92,6 +92,7 @@ def test_tokens_add_up_over_the_replies_and_an_unknown_bucket_adds_nothing() -> 
     assert total == UsageTotals(17, 5, 5, 1)
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_folding_on_from_any_place_equals_folding_all(data: st.DataObject) -> None:
     events = [seal(data.draw(drafts(seq)), seq, seq) for seq in range(data.draw(st.integers(0, 6)))]
