@@ -1,0 +1,54 @@
+"""How a turn ends: one table of kinds, what each carries, and room for kinds of others."""
+
+from __future__ import annotations
+
+import pytest
+
+from refold_protocol.errors import KINDS
+from refold_protocol.session import endings
+from refold_protocol.session.codec import decode_event, seal
+from refold_protocol.session.endings import TURN_ENDS, aborted, blocked, failed
+from refold_protocol.session.events import AbortCause, Draft, TurnEnd, TurnEndReason, TurnError
+
+EXAMPLES = {
+    "completed": endings.COMPLETED,
+    "max-tokens": endings.MAX_TOKENS,
+    "max-steps": endings.MAX_STEPS,
+    "interrupted": endings.INTERRUPTED,
+    "forked": endings.FORKED,
+    "aborted": aborted(AbortCause("user", "enough")),
+    "error": failed(TurnError("provider.timeout", "No answer in 60 s. Try again.", 2)),
+    "blocked": blocked("not on a Friday"),
+}
+
+
+@pytest.mark.parametrize("kind", TURN_ENDS)
+def test_each_kind_of_end_carries_its_payload_and_nothing_else(kind: str) -> None:
+    reason = EXAMPLES[kind]
+    assert reason.kind == kind
+    carried = {name for name in ("cause", "error", "reason") if getattr(reason, name) is not None}
+    assert carried == {TURN_ENDS[kind].payload} - {None}
+
+
+@pytest.mark.parametrize("kind", TURN_ENDS)
+def test_each_kind_of_end_survives_a_round_trip(kind: str) -> None:
+    event = seal(Draft(TurnEnd(1, EXAMPLES[kind])), 3, 0)
+    assert decode_event(event.line).data == TurnEnd(1, EXAMPLES[kind])
+
+
+def test_a_loop_never_writes_the_ends_that_only_a_resumer_knows_of() -> None:
+    assert {kind for kind, row in TURN_ENDS.items() if "loop" not in row.written_by} == {"interrupted", "forked"}
+
+
+def test_a_turn_ends_in_seven_ways_and_one_of_the_step_limit() -> None:
+    assert set(TURN_ENDS) == set(EXAMPLES)
+    assert len(TURN_ENDS) == 8
+    assert EXAMPLES["error"].error is not None
+    assert EXAMPLES["error"].error.kind in KINDS
+
+
+def test_a_kind_of_somebody_else_is_kept_with_all_that_it_carries() -> None:
+    line = b'{"type":"turn/end","seq":3,"time":0,"data":{"turn":1,"reason":{"kind":"budget","euros":3}}}'
+    event = decode_event(line)
+    assert event.data == TurnEnd(1, TurnEndReason("budget"))
+    assert event.line == line
