@@ -21,7 +21,7 @@ from refold_protocol.session.work import NO_WORK, Work, work_step
 
 
 class Difference(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Something that is not as it must be. `check` is `line`, `chain`, `head`, `grammar`, `pairing`, `request` or `body`."""
+    """Something that is not as it must be. `check` is `line`, `head`, `grammar`, `pairing`, `request` or `body`."""
 
     seq: int
     check: str

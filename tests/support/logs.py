@@ -7,8 +7,10 @@ random logs with the same builder.
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
+from refold_protocol.dialects.dialect import Dialect
 from refold_protocol.ids import CallId, InputId
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.closers import closers_of
@@ -73,9 +75,11 @@ def spoken(text: str, index: int = 0) -> tuple[Chunk, ...]:
 
 
 class Log:
-    """A log that grows. `events` so far; `work` and `horizon` are the folds after them."""
+    """A log that grows. `events` so far; `work` and `horizon` are the folds after them. Bodies of requests are made by
+    `dialect`; without one they are nobody's, and say so."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: Dialect | None = None) -> None:
+        self.dialect = dialect
         self.events: list[Event] = []
         self.work: Work = NO_WORK
         self.horizon: Horizon = NOTHING_SEEN
@@ -142,10 +146,12 @@ class Log:
         return self.work.turn, number
 
     def send(self, attempt: int = 1) -> Event:
-        """Record that the open step's request leaves. Its body is nobody's; its canonical digest is right."""
-        digest = request_sha256(request_of(self.horizon))
-        here = self.here()
-        return self.add(RequestSent("step", attempt, EncoderId("no-such-dialect", 1), 0, "00" * 32, digest, *here))
+        """Record that the open step's request leaves."""
+        request = request_of(self.horizon)
+        body = b"" if self.dialect is None else self.dialect.encode(request, {})
+        encoder = EncoderId("no-such-dialect", 1) if self.dialect is None else self.dialect.encoder
+        digests = sha256(body).hexdigest(), request_sha256(request)
+        return self.add(RequestSent("step", attempt, encoder, len(body), *digests, *self.here()))
 
     def here(self) -> tuple[int, int]:
         """Give the open turn and step."""
