@@ -118,7 +118,7 @@ class Daemon:
     async def _open(self) -> _Ready:
         assert self._config is not None  # nothing but `initialize` is dispatched before it
         shared = Surroundings(self._config)
-        store = await open_configured_store(self._config.store)
+        store = await open_configured_store(self._config.store, client=_client_name(self._params))
         info = self._params.client_info
         client = None if info is None else ClientInfo(info.name, info.version)
         sessions = Sessions(store, shared.host, self._spawn, client)
@@ -145,6 +145,10 @@ class Daemon:
         await self._ready.events.end_all()
         await self._ready.shared.close()
         await self._ready.sessions.store.close()
+
+
+def _client_name(params: InitializeParams) -> str:
+    return "refold serve" if params.client_info is None else f"refold serve for {params.client_info.name}"
 
 
 def _lazily(prepared: Callable[[], Awaitable[Mapping[str, Handler]]]) -> Mapping[str, Handler]:

@@ -29,7 +29,7 @@ async def _command(options: argparse.Namespace) -> int:
     prompt = options.prompt or QUESTION
     screen.line(screen.bold(f"> {prompt}"))
     sys.stdout.flush()
-    async with opened(config) as around:
+    async with opened(config, create=True) as around:
         session = await open_session(around, None)
         code = await run_prompt(session, prompt, Printer(sys.stdout, sys.stderr, as_json=False))
         handle = session.ledger.handle

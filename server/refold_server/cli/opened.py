@@ -37,11 +37,11 @@ def read_config(options: argparse.Namespace, *, model: str | None = None) -> Con
 
 
 @asynccontextmanager
-async def opened(config: Config) -> AsyncGenerator[Opened, None]:
-    """Open the store and give a command its surroundings. Raises what opening raises; at the end turns are stopped,
-    sessions flushed and closed, and the first trouble of that is raised."""
+async def opened(config: Config, *, create: bool = False) -> AsyncGenerator[Opened, None]:
+    """Open the store (a new one only with `create`) and give a command its surroundings. Raises what opening raises; at
+    the end turns are stopped, sessions flushed and closed, and the first trouble of that is raised."""
     shared = Surroundings(config)
-    store = await open_configured_store(config.store)
+    store = await open_configured_store(config.store, create=create, client="refold command")
     try:
         async with anyio.create_task_group() as tasks:
 

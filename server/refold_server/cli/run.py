@@ -41,7 +41,7 @@ async def _command(options: argparse.Namespace) -> int:
     prompt = _prompt(options.prompt)
     if options.session is not None and options.model is not None:
         raise ConfigError("--model", "is for a new session; this release cannot change the model of one that exists")
-    async with opened(read_config(options, model=options.model)) as around:
+    async with opened(read_config(options, model=options.model), create=options.session is None) as around:
         session = await open_session(around, options.session)
         return await run_prompt(session, prompt, Printer(sys.stdout, sys.stderr, as_json=options.json))
 

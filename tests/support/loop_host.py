@@ -1,0 +1,118 @@
+"""A host for loop tests: scripted providers and tools, everything else real."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+
+import anyio
+
+from refold_protocol.dialects.registry import dialect_named
+from refold_protocol.errors import RefoldError
+from refold_protocol.ids import CallId
+from refold_protocol.json_text import JsonText
+from refold_protocol.session.events import SessionSettings
+from refold_protocol.session.header_types import CallConfig, ToolSchema
+from refold_protocol.session.messages import (
+    BlockEnd,
+    BlockStart,
+    Chunk,
+    FinishChunk,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+    UsageChunk,
+    text_content,
+)
+from refold_protocol.session.request import Request
+from refold_server.tools.execute import ToolAnswer
+
+
+def says(*parts: str, finish: str = "stop") -> list[Chunk]:
+    """Chunks of a reply that is text alone."""
+    texts: list[Chunk] = [TextDelta(0, part) for part in parts]
+    return [BlockStart(0, "text"), *texts, BlockEnd(0), UsageChunk(Usage(7, 3)), FinishChunk(finish)]
+
+
+def calls(*wanted: tuple[str, str, str], finish: str = "tool-calls") -> list[Chunk]:
+    """Chunks of a reply that is calls alone: (id, name, arguments) each."""
+    chunks: list[Chunk] = []
+    for index, (call_id, name, arguments) in enumerate(wanted):
+        chunks += [BlockStart(index, "tool-call", call_id, name), ToolCallDelta(index, arguments), BlockEnd(index)]
+    return [*chunks, FinishChunk(finish)]
+
+
+class Pause:
+    """Stands in a script where the provider waits; `reached` is set when it got there."""
+
+    def __init__(self) -> None:
+        self.reached = anyio.Event()
+        self.go_on = anyio.Event()
+
+
+Script = Sequence[Chunk | Exception | Pause]
+
+
+class ScriptedProvider:
+    """Answers each request with the next script, and remembers the requests and the bytes that it was given."""
+
+    def __init__(self, *scripts: Script) -> None:
+        self.scripts = list(scripts)
+        self.requests: list[Request] = []
+        self.bodies: list[bytes] = []
+        self.closed = 0
+
+    async def stream(self, request: Request, body: bytes) -> AsyncGenerator[Chunk, None]:
+        self.requests.append(request)
+        self.bodies.append(body)
+        script = self.scripts.pop(0)
+        try:
+            for item in script:
+                if isinstance(item, Exception):
+                    raise item
+                if isinstance(item, Pause):
+                    item.reached.set()
+                    await item.go_on.wait()
+                else:
+                    yield item
+        finally:
+            self.closed += 1
+
+
+ToolBody = Callable[[str], Awaitable[str]]
+
+
+class ScriptedHost:
+    """A host with one provider and tools that are functions of the arguments' text."""
+
+    def __init__(self, provider: ScriptedProvider, tools: dict[str, ToolBody] | None = None, steps: int = 10) -> None:
+        self.scripted = provider
+        self.bodies = {} if tools is None else tools
+        self.steps = steps
+        self.model = "small"
+        self.alone: set[str] = set()
+        self.trouble: RefoldError | None = None
+        self.ran: list[tuple[str, str]] = []
+
+    def call_config(self, settings: SessionSettings) -> CallConfig:
+        if self.trouble is not None:
+            raise self.trouble
+        options = dialect_named("chat-completions").resolve_options({})
+        return CallConfig("scripted", settings.model or self.model, "chat-completions", options)
+
+    def provider(self, name: str) -> ScriptedProvider:
+        assert name == "scripted"
+        return self.scripted
+
+    def step_limit(self, settings: SessionSettings) -> int:
+        limits = settings.limits
+        return self.steps if limits is None or limits.steps is None else limits.steps
+
+    def tools(self) -> tuple[ToolSchema, ...]:
+        return tuple(ToolSchema(name, f"does {name}", JsonText('{"type":"object"}')) for name in self.bodies)
+
+    def is_read_only(self, tool: str) -> bool:
+        return tool not in self.alone
+
+    async def run_tool(self, call_id: CallId, name: str, arguments: str) -> ToolAnswer:
+        self.ran.append((call_id, name))
+        return ToolAnswer(text_content(await self.bodies[name](arguments)), False)
