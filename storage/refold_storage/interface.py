@@ -13,9 +13,11 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from refold_protocol.errors import LogError
 from refold_protocol.ids import SessionId, WriterId
 from refold_protocol.session.events import Draft, Event
 from refold_protocol.session.summary import Summary
+from refold_storage.records import Record
 
 Access: TypeAlias = Literal["read", "write"]
 
@@ -103,6 +105,11 @@ class Handle(Protocol):
         ...
 
     @property
+    def trouble(self) -> LogError | None:
+        """Why accepted events could not be committed when that was tried last; None while all is well."""
+        ...
+
+    @property
     def record(self) -> SessionRecord:
         """The record as of the accepted tail (write handle) or of the last refresh (read handle)."""
         ...
@@ -146,6 +153,11 @@ class Handle(Protocol):
 
     def watch_durable(self, watcher: DurableWatcher) -> Callable[[], None]:
         """Call `watcher` whenever `durable` rose; give the function that stops it."""
+        ...
+
+    def records(self, first: int = 0) -> Iterator[Record]:
+        """Iterate over the committed log as the runs in which it is stored, from the one that holds `first` on, each with
+        the recorded digest of its last event: what `chain_walk.py` checks. Errors as for `read`."""
         ...
 
     def refresh(self) -> int:

@@ -1,0 +1,155 @@
+"""Owns the record beside each log: the rows of `sessions`, and `recent`, the list that is sorted by last activity.
+
+A row is written in the transaction of the events that it counts, so it can never disagree with the log unless something
+is broken; then SessionCorruptionError says so. Title, totals and last activity are a cache, all else is data. Every
+function works inside the caller's transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import lmdb
+import msgspec
+from msgspec import Struct
+
+from refold_protocol.errors import InvalidJsonError, SessionCorruptionError, SessionFormatUnsupportedError
+from refold_protocol.ids import SessionId, WriterId
+from refold_protocol.session.chain import CHAIN_START
+from refold_protocol.session.events import FORMAT_VERSION
+from refold_protocol.session.summary import EMPTY_SUMMARY, Summary
+from refold_storage.format import Databases
+from refold_storage.interface import NewSession, Parent, RecentCursor, SessionRecord
+from refold_storage.keys import parse_recent_key, recent_key, session_key
+
+if TYPE_CHECKING:
+    Transaction: TypeAlias = lmdb.Transaction[bytes]
+
+
+class SessionRow(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """A row of `sessions`: JSON in this order. `number` is the session's number in the keys of its records."""
+
+    format: int
+    number: int
+    id: SessionId
+    cwd: str
+    created_at: int
+    tail: int
+    head_digest: str
+    writers: tuple[tuple[WriterId, int], ...]
+    summary: Summary
+    parent: Parent | None = None
+    archived: bool = False
+
+    @property
+    def activity(self) -> int:
+        """What `recent` sorts by: epoch ms of the last activity, of the creation where there was none yet."""
+        return self.created_at if self.summary.last_activity is None else self.summary.last_activity
+
+    @property
+    def record(self) -> SessionRecord:
+        """The row without what is the store's own business."""
+        return SessionRecord(
+            self.id,
+            self.cwd,
+            self.created_at,
+            self.tail,
+            self.head_digest,
+            self.writers,
+            self.summary,
+            self.parent,
+            self.archived,
+        )
+
+
+def empty_row(session: NewSession) -> SessionRow:
+    """Give the row of a session that is not stored yet; its number is 0. Raises InvalidJsonError for text that cannot
+    be stored."""
+    digest = CHAIN_START.hex()
+    row = SessionRow(FORMAT_VERSION, 0, session.id, session.cwd, session.created_at, -1, digest, (), EMPTY_SUMMARY)
+    try:
+        _ENCODER.encode(row)
+    except UnicodeEncodeError:
+        raise InvalidJsonError("a session's id and folder must be valid Unicode") from None
+    return row
+
+
+def find(transaction: Transaction, databases: Databases, session: SessionId) -> SessionRow | None:
+    """Give the row of a session, None where there is none. Raises SessionCorruptionError and
+    SessionFormatUnsupportedError for a row that cannot be read."""
+    value = transaction.get(session_key(session), db=databases.sessions)
+    return None if value is None else _decode(value, session)
+
+
+def refuse_later_row(transaction: Transaction, databases: Databases, session: SessionId) -> None:
+    """Raise SessionFormatUnsupportedError for a row with members that this release does not know: writing it again
+    would lose them."""
+    value = transaction.get(session_key(session), db=databases.sessions)
+    if value is not None:
+        unknown = set(msgspec.json.decode(value, type=dict[str, msgspec.Raw])) - _MEMBERS
+        if unknown:
+            raise SessionFormatUnsupportedError(
+                f"session {session} was written by a later release of refold, which this one can read but not continue "
+                f"(it knows nothing of {', '.join(sorted(unknown))})",
+                session=session,
+            )
+
+
+def next_number(transaction: Transaction, databases: Databases) -> int:
+    """Draw the number of a new session: from 1, never used twice."""
+    number = int(transaction.get(_NEXT, b"1", db=databases.meta))
+    transaction.put(_NEXT, b"%d" % (number + 1), db=databases.meta)
+    return number
+
+
+def put(transaction: Transaction, databases: Databases, row: SessionRow, before: SessionRow | None) -> None:
+    """Store a row in place of `before`, and its place among the recent sessions."""
+    key = session_key(row.id)
+    transaction.put(key, _ENCODER.encode(row), db=databases.sessions)
+    if before is not None:
+        if before.activity == row.activity:
+            return
+        transaction.delete(recent_key(before.activity, before.number), db=databases.recent)
+    transaction.put(recent_key(row.activity, row.number), key, db=databases.recent)
+
+
+def recent_rows(
+    transaction: Transaction, databases: Databases, limit: int, before: RecentCursor | None
+) -> list[tuple[RecentCursor, SessionRow]]:
+    """Give up to `limit` rows with their cursors, latest activity first, going on behind `before`. A row that cannot be
+    read is left out: one broken session must not hide the others."""
+    found: list[tuple[RecentCursor, SessionRow]] = []
+    with transaction.cursor(db=databases.recent) as cursor:
+        behind = before is not None and cursor.set_range(recent_key(*before))
+        more = cursor.prev() if behind else cursor.last()
+        while more and len(found) < limit:
+            value = transaction.get(cursor.value(), db=databases.sessions)
+            try:
+                if value is not None:
+                    found.append((parse_recent_key(cursor.key()), _decode(value, None)))
+            except (SessionCorruptionError, SessionFormatUnsupportedError) as error:
+                _LOG.warning("left out of the list of sessions: %s", error)
+            more = cursor.prev()
+    return found
+
+
+def _decode(value: bytes, session: SessionId | None) -> SessionRow:
+    try:
+        row = _DECODER.decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SessionCorruptionError(f"the record of session {session or '?'} cannot be read: {error}") from None
+    if row.format != FORMAT_VERSION:
+        raise SessionFormatUnsupportedError(
+            f"session {row.id} has format version {row.format}; this release of refold reads version {FORMAT_VERSION}"
+        )
+    if session is not None and row.id != session:
+        raise SessionCorruptionError(f"the record of session {session} names session {row.id}")
+    return row
+
+
+_LOG: Final = logging.getLogger(__name__)
+_NEXT: Final = b"next"
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(SessionRow)
+_MEMBERS: Final = frozenset(SessionRow.__struct_encode_fields__)

@@ -1,0 +1,167 @@
+"""Owns the one LMDB environment of a store in this process: its transactions, the gate around them, and the map's size.
+
+Rules that nothing else has to know: read transactions are short and never nested; the map is changed only while no
+transaction of this process is open; it grows up to a configured end, and follows when another process grew it. After a
+commit failed for a reason that is not space, or after a fork, the environment is unusable for good. Knows nothing of
+sessions.
+"""
+
+from __future__ import annotations
+
+import mmap
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import lmdb
+
+from refold_protocol.errors import LogBusyError, LogUnwritableError
+from refold_storage.format import Databases
+from refold_storage.holder import HolderNote
+
+if TYPE_CHECKING:
+    Transaction: TypeAlias = lmdb.Transaction[bytes]
+
+
+class Environment:
+    """An open environment. `reading` may be called from any thread, `writing` and `grow` from the commit thread."""
+
+    def __init__(self, environment: lmdb.Environment, databases: Databases, folder: Path, max_bytes: int | None = None) -> None:
+        self.databases: Final = databases
+        self.folder: Final = folder
+        self.note: Final = HolderNote(folder)
+        self._environment = environment
+        self._max_bytes = max_bytes
+        self._unusable: str | None = None
+        # Order where both are taken: writes, then reads. Growing takes both; a follower of another process's growth too.
+        self._writes = threading.RLock()
+        self._reads = threading.Lock()
+        self._readers_checked = time.monotonic()
+
+    @property
+    def unusable(self) -> str | None:
+        """Why nothing can be read or written any more; None while all is well."""
+        return self._unusable
+
+    def spoil(self, reason: str) -> None:
+        """Make the environment unusable for good."""
+        self._unusable = self._unusable or reason
+
+    def last_transaction(self) -> int:
+        """Give the number of the last committed transaction, of whatever process: it rises when anything changed."""
+        self._check_usable()
+        return self._environment.info()["last_txnid"]
+
+    @contextmanager
+    def reading(self) -> Generator[Transaction]:
+        """A read transaction: a view that does not change. For the length of a few records, never across a yield."""
+        transaction = self._begin_reading()
+        try:
+            yield transaction
+        finally:
+            transaction.abort()
+            self._reads.release()
+
+    @contextmanager
+    def writing(self) -> Generator[Transaction]:
+        """The write transaction: waits for LMDB's write lock, commits with full sync at the end of the block, and rolls
+        back when the block raises. What LMDB raises comes through as it is."""
+        self._check_usable()
+        with self._writes:
+            self._check_readers()
+            transaction = self._begin_writing()
+            self.note.claim()
+            try:
+                yield transaction
+            except BaseException:
+                transaction.abort()
+                raise
+            transaction.commit()
+
+    def grow(self) -> bool:
+        """Double the map, up to the configured end. False when that is reached or the address space is used up."""
+        with self._writes:
+            size = self._environment.info()["map_size"]
+            wanted = size * 2 if self._max_bytes is None else min(size * 2, self._max_bytes)
+            wanted -= wanted % mmap.PAGESIZE
+            if wanted <= size or not _fits_address_space(wanted):
+                return False
+            self._remap(wanted)
+            return True
+
+    def open_readers(self) -> str:
+        """Give LMDB's table of open read transactions, of all processes, as text."""
+        return self._environment.readers()
+
+    def close(self) -> None:
+        """Close the environment. Waits for a transaction that runs."""
+        with self._writes, self._reads:
+            self.spoil("the store was closed")
+            self._environment.close()
+            self.note.close()
+
+    def _begin_reading(self) -> Transaction:
+        checked = False
+        while True:
+            self._check_usable()  # before the lock: in a forked child it may be held by a thread that is not there
+            self._reads.acquire()
+            try:
+                return self._environment.begin()
+            except lmdb.MapResizedError:  # another process grew the map; followed below, then tried again
+                self._reads.release()
+                self._follow()
+            except lmdb.ReadersFullError:
+                self._reads.release()
+                if checked:
+                    raise
+                checked = True
+                self._environment.reader_check()  # slots of dead processes are freed
+            except BaseException:
+                self._reads.release()
+                raise
+
+    def _begin_writing(self) -> Transaction:
+        while True:
+            try:
+                return self._environment.begin(write=True)
+            except lmdb.MapResizedError:  # as above
+                self._remap(0)
+
+    def _follow(self) -> None:
+        if not self._writes.acquire(timeout=_FOLLOW_SECONDS):
+            raise LogBusyError("another process enlarged the store while a commit of this one waits", holder=self.note.read())
+        try:
+            self._remap(0)
+        finally:
+            self._writes.release()
+
+    def _remap(self, size: int) -> None:
+        with self._reads:
+            self._environment.set_mapsize(size)
+
+    def _check_usable(self) -> None:
+        if self._unusable is not None:
+            raise LogUnwritableError(self._unusable)
+
+    def _check_readers(self) -> None:
+        """Free the slots of dead readers now and then: each pins the pages that were current when it died."""
+        now = time.monotonic()
+        if now - self._readers_checked >= _READER_CHECK_SECONDS:
+            self._readers_checked = now
+            self._environment.reader_check()
+
+
+def _fits_address_space(size: int) -> bool:
+    """Whether a map of `size` bytes can be had beside the present one; a failed enlargement would cost the environment."""
+    try:
+        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0).close()
+    except (OSError, OverflowError, ValueError):  # refused by a limit of the process or by the machine
+        return False
+    return True
+
+
+_FOLLOW_SECONDS: Final = 5.0
+_READER_CHECK_SECONDS: Final = 60.0

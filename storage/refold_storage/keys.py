@@ -1,0 +1,50 @@
+"""Owns the keys of the databases: fixed widths, whatever ids look like, and big-endian, so that keys sort as numbers do.
+
+    sessions   SHA-256 of the session's id (32 bytes)      records   session number, first seq (16 bytes)
+    recent     last activity in ms, number (16 bytes)
+
+Knows nothing of values.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from struct import Struct as Layout
+from typing import Final
+
+from refold_protocol.errors import SessionCorruptionError
+from refold_protocol.ids import SessionId
+
+MAX_U64: Final = (1 << 64) - 1
+
+
+def session_key(session: SessionId) -> bytes:
+    """Give the key of a session's row. Any text has one, also a text that no session can have as its id."""
+    return sha256(session.encode("utf-8", "surrogatepass")).digest()
+
+
+def record_key(number: int, seq: int) -> bytes:
+    """Give the key of the record of session `number` that begins at `seq`."""
+    return _PAIR.pack(number, seq)
+
+
+def parse_record_key(key: bytes) -> tuple[int, int]:
+    """Give session number and first seq of a record's key. Raises SessionCorruptionError for anything else."""
+    if len(key) != _PAIR.size:
+        raise SessionCorruptionError(f"the store holds a record under the key {key[:40]!r}, which is none")
+    number, seq = _PAIR.unpack(key)
+    return number, seq
+
+
+def recent_key(activity: int, number: int) -> bytes:
+    """Give the key that sorts session `number` by its last activity (epoch ms; before 1970 counts as 1970)."""
+    return _PAIR.pack(min(max(activity, 0), MAX_U64), number)
+
+
+def parse_recent_key(key: bytes) -> tuple[int, int]:
+    """Give last activity (epoch ms) and session number."""
+    activity, number = _PAIR.unpack(key)
+    return activity, number
+
+
+_PAIR: Final = Layout(">QQ")

@@ -1,0 +1,135 @@
+"""Owns how an environment is opened: which folders can hold a store, with which settings LMDB opens it, how a new one
+is made.
+
+Never writes into a folder that holds something else than a store of this version. That a process opens a store only once
+is `registry.py`'s business.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import lmdb
+
+from refold_protocol.errors import ConfigError, RefoldError, SessionFormatUnsupportedError, StorageFullError
+from refold_storage.environment import Environment
+from refold_storage.filesystem import FilesystemOf, refuse_remote
+from refold_storage.format import (
+    DATA_FILE,
+    LOCK_FILE,
+    NAMES,
+    check_data_file,
+    create_databases,
+    is_new,
+    open_databases,
+)
+
+DEFAULT_MAP_BYTES: Final = 1 << 40
+"""Map of a store where nothing else is configured: 1 TiB of address space, not of disk."""
+
+MIN_MAP_BYTES: Final = 1 << 20
+
+MAX_READERS: Final = 1024
+"""Read transactions that may be open at one time, in all processes."""
+
+
+def open_environment(
+    folder: Path, *, now: int, map_bytes: int | None, max_bytes: int | None, create: bool, filesystem: FilesystemOf
+) -> Environment:
+    """Open the store in `folder`, which this process must not have open.
+
+    `map_bytes` is the size of the map to begin with, `max_bytes` the end of its growth. `now` (epoch ms) is noted in a
+    new store, which is made unless `create` is False. May wait for the store's write lock, so it is not for the event
+    loop's thread. Raises ConfigError for a folder that cannot hold a store, SessionFormatUnsupportedError for one that
+    holds something else, StorageFullError.
+    """
+    _prepare(folder, create, filesystem)
+    size = max(min(map_bytes or DEFAULT_MAP_BYTES, max_bytes or DEFAULT_MAP_BYTES), MIN_MAP_BYTES)
+    try:
+        return _open(folder, size, now, max_bytes)
+    except lmdb.Error as error:
+        raise _clear_error(folder, error) from error
+
+
+def _prepare(folder: Path, create: bool, filesystem: FilesystemOf) -> None:
+    """Make sure that `folder` is there, local, and holds a store of this version or nothing."""
+    data = folder / DATA_FILE
+    if not create and not data.exists():
+        raise ConfigError("store.path", f"there is no store in {folder}")
+    try:
+        refuse_remote(_existing(folder), filesystem)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_data_file(folder)
+        unlocked = data.exists() and data.stat().st_size > 0 and not (folder / LOCK_FILE).exists()
+    except OSError as error:
+        raise ConfigError("store.path", f"{folder} cannot hold a store: {error.strerror}") from None
+    if unlocked:
+        _look_without_locks(folder)
+
+
+def _existing(folder: Path) -> Path:
+    """Give the nearest part of the path that exists: a new folder will lie on its file system."""
+    for part in (folder, *folder.absolute().parents):
+        if part.exists():
+            return part
+    return folder
+
+
+def _look_without_locks(folder: Path) -> None:
+    """Check a data file without a lock file, which means that no process has it open, and leave no trace."""
+    try:
+        environment = _mapped(folder, MIN_MAP_BYTES, readonly=True)
+        try:
+            is_new(environment, folder)
+        finally:
+            environment.close()
+    except lmdb.Error as error:
+        raise _clear_error(folder, error) from error
+
+
+def _open(folder: Path, size: int, now: int, max_bytes: int | None) -> Environment:
+    environment = _mapped(folder, size, readonly=False)
+    try:
+        environment.reader_check()
+        is_new(environment, folder)
+        with environment.begin(write=True) as transaction:
+            if is_new(environment, folder):  # asked again, now that no other process can be making it
+                create_databases(environment, transaction, now)
+            databases = open_databases(environment, transaction, folder)
+        return Environment(environment, databases, folder, max_bytes)
+    except BaseException:
+        environment.close()
+        raise
+
+
+def _mapped(folder: Path, size: int, *, readonly: bool) -> lmdb.Environment:
+    """Open with the largest map that the process may have, from `size` downwards by halves."""
+    while True:
+        try:
+            return lmdb.open(
+                str(folder),
+                size,
+                mode=0o700,
+                create=False,
+                readonly=readonly,
+                lock=not readonly,
+                sync=True,
+                metasync=True,
+                writemap=False,
+                max_readers=MAX_READERS,
+                max_dbs=len(NAMES),
+                lib_version=0,
+            )
+        except lmdb.MemoryError:
+            if size <= MIN_MAP_BYTES:
+                raise
+            size = max(size // 2, MIN_MAP_BYTES)
+
+
+def _clear_error(folder: Path, error: lmdb.Error) -> RefoldError:
+    if isinstance(error, lmdb.DiskError):
+        return StorageFullError(f"no space left for a store in {folder}")
+    if isinstance(error, lmdb.InvalidError | lmdb.VersionMismatchError | lmdb.CorruptedError | lmdb.PageNotFoundError):
+        return SessionFormatUnsupportedError(f"{folder} holds no store that this release of refold reads: {error}")
+    return ConfigError("store.path", f"the store in {folder} cannot be opened: {error}")

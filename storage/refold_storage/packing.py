@@ -1,0 +1,104 @@
+"""Owns where one record ends and the next begins: borders follow from sizes and never mean anything.
+
+A record takes lines until it holds 256 or its value would pass 1,900 bytes; an event that needs more stands alone. How
+well a run deflates is only known after deflating it, so a border is found by a few tries around a guess. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from refold_storage.records import HEAD_BYTES, MAX_EVENTS, MAX_STORED_BYTES, encode_record, record_body
+
+
+class Packed(Struct, frozen=True, gc=False):
+    """One record ready to be stored: seq of its first event, number of its events, its value."""
+
+    first: int
+    count: int
+    value: bytes
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether a later commit should try to put more events into this record instead of beginning a new one."""
+        return may_grow(self.count, len(self.value))
+
+
+class _Run(Struct, frozen=True, gc=False):
+    count: int
+    body: tuple[bytes, int, int]
+
+    @property
+    def size(self) -> int:
+        return HEAD_BYTES + len(self.body[0])
+
+
+def may_grow(count: int, size: int) -> bool:
+    """Whether a record of `count` events and `size` bytes has room enough that trying to extend it pays."""
+    return count < MAX_EVENTS and size < _FULL_ENOUGH
+
+
+def pack(first: int, lines: Sequence[bytes], digests: Sequence[bytes], settled: int = 0) -> list[Packed]:
+    """Pack `lines`, which begin at seq `first`, into records, in order.
+
+    The first `settled` lines are those of a stored record that may be extended: where they fit together with at least
+    one more, the first record given back holds them too and replaces the stored one; otherwise it begins behind them.
+    `digests` are the chain's digests after each of the lines behind the settled ones.
+    """
+    packed: list[Packed] = []
+    ratio = _FIRST_RATIO
+    at = 0
+    while at < len(lines):
+        run = _fit(lines, at, settled + 1 if at < settled else 1, ratio)
+        if run is None:
+            at = settled
+            continue
+        end = at + run.count
+        ratio = len(run.body[0]) / max(run.body[2], 1)
+        value = encode_record(lines[at:end], digests[end - 1 - settled], run.body)
+        packed.append(Packed(first + at, run.count, value))
+        at = end
+    return packed
+
+
+def _fit(lines: Sequence[bytes], at: int, least: int, ratio: float) -> _Run | None:
+    """Give a run from position `at` that fits into a record, close to the longest, with at least `least` lines; None
+    when `least` lines do not fit, except that one line always does."""
+    most = min(len(lines) - at, MAX_EVENTS)
+    if least > most:
+        return None
+    best: _Run | None = None
+    too_many = most + 1
+    count = _guess(lines, at, least, most, ratio)
+    for tried in range(_TRIES):
+        run = _Run(count, record_body(lines[at : at + count]))
+        if run.size <= MAX_STORED_BYTES or count == 1:
+            best = run
+            if run.size >= _FULL_ENOUGH:
+                break
+        else:
+            too_many = count
+        low, high = (least if best is None else best.count + 1), too_many - 1
+        if low > high:
+            break
+        aimed = count * _AIM // run.size if tried < _TRIES // 2 else (low + high) // 2
+        count = low if best is None and tried == _TRIES - 2 else min(max(aimed, low), high)
+    return best
+
+
+def _guess(lines: Sequence[bytes], at: int, least: int, most: int, ratio: float) -> int:
+    room = _AIM - HEAD_BYTES
+    count = 0
+    while count < most and room > 0:
+        room -= int((len(lines[at + count]) + 1) * ratio)
+        count += 1
+    return max(count, least)
+
+
+_AIM: Final = 1_860
+_FULL_ENOUGH: Final = 1_700
+_TRIES: Final = 8
+_FIRST_RATIO: Final = 0.09

@@ -1,0 +1,159 @@
+"""Owns reading a committed log: from any seq, in bounded batches, each in one short transaction.
+
+A seq is found by a seek: the last record that begins at or before it. Records may be extended and repacked between two
+batches, so a batch never relies on the borders of the one before. Storage never cuts and never repairs: what does not
+hold together raises SessionCorruptionError with the seq where it stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import lmdb
+
+from refold_protocol.errors import SeqRangeError, SessionCorruptionError
+from refold_protocol.session.codec import decode_event
+from refold_protocol.session.events import Event
+from refold_storage.catalog import SessionRow
+from refold_storage.environment import Environment
+from refold_storage.format import Database
+from refold_storage.keys import MAX_U64, parse_record_key, record_key
+from refold_storage.records import Record, RecordHead, decode_record, record_head
+
+if TYPE_CHECKING:
+    Cursor: TypeAlias = lmdb.Cursor[bytes]
+    Transaction: TypeAlias = lmdb.Transaction[bytes]
+
+LinesBatch: TypeAlias = Callable[[int, int, int], list[bytes]]
+"""Gives lines from a first to at most a last seq: at least one, then as many as fit a number of bytes."""
+
+BATCH_BYTES: Final = 256 * 1024
+"""A batch ends behind the line with which it reaches this size."""
+
+
+def check_range(first: int, last: int | None, tail: int) -> int:
+    """Give the last seq to read; raise SeqRangeError for a range that a log with that `tail` does not have."""
+    if first < 0 or (last is not None and not -1 <= last <= tail):
+        raise SeqRangeError(f"no events {first} to {last} in a log that ends at {tail}", first=first, last=last, tail=tail)
+    return tail if last is None else last
+
+
+def last_record(transaction: Transaction, records: Database, number: int) -> tuple[int, bytes] | None:
+    """Give first seq and value of a session's last record; None where it has none."""
+    with transaction.cursor(db=records) as cursor:
+        if not _seek(cursor, number, MAX_U64):
+            return None
+        return parse_record_key(cursor.key())[1], cursor.value()
+
+
+def check_tail(transaction: Transaction, records: Database, row: SessionRow) -> RecordHead | None:
+    """Give the head of the last record (None for an empty log), having compared it with the row.
+
+    Raises SessionCorruptionError when row and records disagree about where the log ends.
+    """
+    stored = last_record(transaction, records, row.number)
+    head = None if stored is None else record_head(*stored)
+    if head is None:
+        if row.tail != -1:
+            raise SessionCorruptionError(f"session {row.id} should have events up to {row.tail} and has none", seq=0)
+    elif head.last != row.tail or head.digest.hex() != row.head_digest:
+        raise SessionCorruptionError(
+            f"session {row.id} ends at seq {head.last}, digest {head.digest.hex()}, where its record says {row.tail}, "
+            f"{row.head_digest}",
+            seq=min(head.last, row.tail) + 1,
+        )
+    return head
+
+
+def read_records(
+    transaction: Transaction, records: Database, number: int, first: int, last: int, max_bytes: int
+) -> list[Record]:
+    """Give the records that hold the events from `first` (not past the tail) on, until `max_bytes` or `last` is reached.
+
+    The first record may begin before `first`, the last may go on behind `last`. Each follows the one before it.
+    """
+    found: list[Record] = []
+    size, seq = 0, first
+    with transaction.cursor(db=records) as cursor:
+        more = _seek(cursor, number, first)
+        while more and seq <= last and size < max_bytes:
+            owner, start = parse_record_key(cursor.key())
+            if owner != number or start > seq or (found and start != seq):
+                break
+            record = decode_record(start, cursor.value())
+            if record.last < seq:
+                break
+            found.append(record)
+            size += sum(map(len, record.lines))
+            seq = record.last + 1
+            more = cursor.next()
+    if seq == first:
+        raise SessionCorruptionError(f"the event {first} is missing", seq=first)
+    return found
+
+
+def committed_lines(environment: Environment, number: int, first: int, last: int, max_bytes: int) -> list[bytes]:
+    """Give lines from `first` to at most `last`, in one transaction: at least one, then as many as fit `max_bytes`."""
+    with environment.reading() as transaction:
+        found = read_records(transaction, environment.databases.records, number, first, last, max(max_bytes, 1))
+    lines: list[bytes] = []
+    size = 0
+    for record in found:
+        for line in record.lines[max(first - record.first, 0) : last + 1 - record.first]:
+            size += len(line)
+            if lines and size > max_bytes:
+                return lines
+            lines.append(line)
+    return lines
+
+
+def gather_lines(batch: LinesBatch, first: int, last: int, max_bytes: int | None) -> list[bytes]:
+    """Give the lines `first` to `last` batch by batch: as many as fit `max_bytes` together, but one where there is one."""
+    found: list[bytes] = []
+    left = max_bytes
+    while first + len(found) <= last and (left is None or left > 0 or not found):
+        lines = batch(first + len(found), last, BATCH_BYTES if left is None else min(left, BATCH_BYTES))
+        if left is not None:
+            size = sum(map(len, lines))
+            if found and size > left:
+                break
+            left -= size
+        found += lines
+    return found
+
+
+def decode_lines(lines: list[bytes], first: int) -> Iterator[Event]:
+    """Decode `lines`, the first of which has seq `first`. Raises SessionCorruptionError for a line that is no event or
+    does not stand where its seq says."""
+    for seq, line in enumerate(lines, first):
+        try:
+            event = decode_event(line)
+        except SessionCorruptionError as error:
+            raise SessionCorruptionError(f"event {seq}: {error.message}", seq=seq) from None
+        if event.seq != seq:
+            raise SessionCorruptionError(f"event {seq} calls itself {event.seq}", seq=seq)
+        yield event
+
+
+def walk_records(
+    environment: Environment, number: int, first: int, last: int, check_open: Callable[[], None]
+) -> Iterator[Record]:
+    """Iterate over the records from the one that holds `first` to the one that holds `last`, batch by batch."""
+    while first <= last:
+        check_open()
+        with environment.reading() as transaction:
+            found = read_records(transaction, environment.databases.records, number, first, last, BATCH_BYTES)
+        yield from found
+        first = found[-1].last + 1
+
+
+def _seek(cursor: Cursor, number: int, seq: int) -> bool:
+    """Put the cursor on the last record of session `number` that begins at or before `seq`."""
+    wanted = record_key(number, seq)
+    found = cursor.set_range(wanted)
+    if not found:
+        found = cursor.last()
+    elif cursor.key() != wanted:
+        found = cursor.prev()
+    return found and parse_record_key(cursor.key())[0] == number

@@ -1,0 +1,136 @@
+"""Owns the bytes of a record: a run of consecutive events of one session as one value of the `records` database.
+
+    offset  size  field
+         0     1  version, 0
+         1     1  flags: 1 = the body is raw deflate with the preset dictionary; no other bit is defined
+         2     2  count of events, at least 1
+         4     4  length of the body before deflating, in bytes
+         8    32  the chain's digest of the run's last event
+        40     …  body: the events' exact lines joined by a line break
+
+Integers are big-endian. Where a run begins stands in its key. Nothing here decodes an event: lines go in and the same
+lines come out, or SessionCorruptionError says where the log stops being right.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from struct import Struct as Layout
+from typing import Final
+
+from msgspec import Struct
+
+from refold_protocol.errors import SessionCorruptionError, SessionFormatUnsupportedError
+from refold_protocol.session.events import FORMAT_VERSION
+from refold_storage.dictionary import PRESET_DICTIONARY
+
+HEAD_BYTES: Final = 40
+"""Size of a record's fixed head."""
+
+MAX_EVENTS: Final = 256
+"""Most events of one record."""
+
+MAX_STORED_BYTES: Final = 1_900
+"""Most bytes of a record's value, head included, unless one event alone needs more. Above 2,014 LMDB takes overflow pages."""
+
+MAX_LINE_BYTES: Final = 1 << 30
+"""Longest line that fits the format: LMDB values and the head's length field end at 4 GiB, memory long before."""
+
+
+class Record(Struct, frozen=True, gc=False):
+    """A run of events: seq of the first, their lines in order, and the chain's digest of the last."""
+
+    first: int
+    lines: tuple[bytes, ...]
+    digest: bytes
+
+    @property
+    def last(self) -> int:
+        """Seq of the last event."""
+        return self.first + len(self.lines) - 1
+
+
+class RecordHead(Struct, frozen=True, gc=False):
+    """What a record says of itself without its body: `length` is the body's size in bytes before deflating."""
+
+    first: int
+    deflated: bool
+    count: int
+    length: int
+    digest: bytes
+
+    @property
+    def last(self) -> int:
+        """Seq of the last event."""
+        return self.first + self.count - 1
+
+
+def record_body(lines: Sequence[bytes]) -> tuple[bytes, int, int]:
+    """Give the stored body of `lines`, its flags, and its length before deflating; deflated only when that is shorter."""
+    body = b"\n".join(lines)
+    deflater = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL, zlib.Z_DEFAULT_STRATEGY, _PRESET)
+    deflated = deflater.compress(body) + deflater.flush()
+    if len(deflated) < len(body):
+        return deflated, _DEFLATED, len(body)
+    return body, 0, len(body)
+
+
+def encode_record(lines: Sequence[bytes], digest: bytes, body: tuple[bytes, int, int] | None = None) -> bytes:
+    """Write a run as a value. `body` is what `record_body(lines)` gave, where that is known already."""
+    stored, flags, length = record_body(lines) if body is None else body
+    return _HEAD.pack(FORMAT_VERSION, flags, len(lines), length, digest) + stored
+
+
+def record_head(first: int, value: bytes) -> RecordHead:
+    """Read the head of the record that begins at seq `first`.
+
+    Raises SessionFormatUnsupportedError for another version or an unknown flag, SessionCorruptionError for a head that
+    cannot be.
+    """
+    if len(value) < HEAD_BYTES:
+        raise SessionCorruptionError(f"the record at seq {first} has {len(value)} bytes and no whole head", seq=first)
+    version, flags, count, length, digest = _HEAD.unpack_from(value)
+    if version != FORMAT_VERSION or flags & ~_DEFLATED:
+        raise SessionFormatUnsupportedError(
+            f"the record at seq {first} has version {version} and flags {flags}; this release reads version {FORMAT_VERSION}",
+            seq=first,
+        )
+    if count == 0:
+        raise SessionCorruptionError(f"the record at seq {first} holds no event", seq=first)
+    return RecordHead(first, bool(flags & _DEFLATED), count, length, digest)
+
+
+def decode_record(first: int, value: bytes) -> Record:
+    """Read the record that begins at seq `first`. Errors as for `record_head`, with the seq where it is damaged."""
+    head = record_head(first, value)
+    stored = value[HEAD_BYTES:]
+    body = _inflate(head, stored) if head.deflated else stored
+    if len(body) != head.length:
+        raise SessionCorruptionError(
+            f"the record at seq {first} holds {len(body)} bytes where its head says {head.length}", seq=first
+        )
+    lines = tuple(body.split(b"\n"))
+    if len(lines) != head.count:
+        raise SessionCorruptionError(
+            f"the record at seq {first} holds {len(lines)} events where its head says {head.count}",
+            seq=first + min(len(lines), head.count),
+        )
+    return Record(first, lines, head.digest)
+
+
+def _inflate(head: RecordHead, stored: bytes) -> bytes:
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS, _PRESET)
+    try:
+        # One byte more than announced is asked for, so that a longer body is noticed without being unpacked whole.
+        body = inflater.decompress(stored, head.length + 1)
+    except zlib.error as error:
+        raise SessionCorruptionError(f"the record at seq {head.first} is damaged: {error}", seq=head.first) from None
+    if not inflater.eof or inflater.unused_data:
+        raise SessionCorruptionError(f"the record at seq {head.first} does not end where it should", seq=head.first)
+    return body
+
+
+_HEAD: Final = Layout(f">BBHI{HEAD_BYTES - 8}s")
+_DEFLATED: Final = 1
+_PRESET: Final = PRESET_DICTIONARY

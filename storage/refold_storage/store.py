@@ -1,0 +1,161 @@
+"""Owns the sessions of a store in LMDB: creating, opening, finding and listing them.
+
+It only puts parts together: leases say who may write, the commit thread writes, handles read. All calls belong to the
+event loop's thread. How a store is opened is `lmdb_store.py`'s business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from refold_protocol.errors import (
+    LogUnwritableError,
+    SessionAlreadyExistsError,
+    SessionAlreadyOwnedError,
+    SessionNotFoundError,
+)
+from refold_protocol.ids import SessionId, WriterId
+from refold_protocol.session.codec import decode_event
+from refold_storage import catalog
+from refold_storage.accept import EMPTY_HEAD, Head
+from refold_storage.backlog import Backlog
+from refold_storage.catalog import SessionRow
+from refold_storage.commit import CommitQueue
+from refold_storage.interface import Access, Clock, NewSession, RecentCursor, SessionRecord
+from refold_storage.lease import Lease, Leases
+from refold_storage.log_read import ReadHandle
+from refold_storage.log_write import WriteHandle, WriteLimits
+from refold_storage.packing import may_grow
+from refold_storage.reading import check_tail, last_record
+from refold_storage.records import Record, decode_record
+from refold_storage.registry import REGISTRY
+
+
+class LmdbStore:
+    """A store in LMDB. See `interface.Store` for what each member promises."""
+
+    def __init__(
+        self, commits: CommitQueue, leases: Leases, clock: Clock, new_uuid: Callable[[], str], limits: WriteLimits
+    ) -> None:
+        self._commits = commits
+        self._environment: Final = commits.environment
+        self._leases = leases
+        self._clock = clock
+        self._new_uuid = new_uuid
+        self._limits = limits
+        self._handles: set[ReadHandle | WriteHandle] = set()
+        self._closed = False
+
+    async def create(self, session: NewSession) -> WriteHandle:
+        """Open a new session for writing; see `interface.Store.create`. Raises InvalidJsonError for an id or a folder
+        that is not valid Unicode."""
+        self._check_open()
+        row = catalog.empty_row(session)
+        if self._row(session.id) is not None:
+            raise _exists(session.id)
+        try:
+            lease = await self._leases.take(session.id)
+        except SessionAlreadyOwnedError:
+            raise _exists(session.id) from None
+        try:
+            if self._row(session.id) is not None:  # somebody was quicker
+                raise _exists(session.id)
+            return self._write_handle(lease, row, EMPTY_HEAD, None)
+        except BaseException:
+            lease.release()
+            raise
+
+    async def open(self, session: SessionId, access: Access) -> ReadHandle | WriteHandle:
+        """Open a session; see `interface.Store.open`."""
+        self._check_open()
+        if access == "read":
+            handle = ReadHandle(self._environment, session, self._handles.discard)
+            self._handles.add(handle)
+            return handle
+        if self._row(session) is None:  # asked first, so that no lock file appears for a session that is not there
+            raise _unknown(session)
+        lease = await self._leases.take(session)
+        try:
+            return self._write_handle(lease, *self._stored(session))
+        except BaseException:
+            lease.release()
+            raise
+
+    def get(self, session: SessionId) -> SessionRecord:
+        """Give the committed record of a session. Raises SessionNotFoundError."""
+        self._check_open()
+        row = self._row(session)
+        if row is None:
+            raise _unknown(session)
+        return row.record
+
+    def recent(self, *, limit: int, before: RecentCursor | None = None) -> list[tuple[RecentCursor, SessionRecord]]:
+        """List sessions, most recently active first; see `interface.Store.recent`."""
+        self._check_open()
+        with self._environment.reading() as transaction:
+            rows = catalog.recent_rows(transaction, self._environment.databases, limit, before)
+        return [(cursor, row.record) for cursor, row in rows]
+
+    def is_owned(self, session: SessionId) -> bool:
+        """Tell whether somebody, in whatever process, holds the session for writing right now."""
+        self._check_open()
+        return self._leases.is_held(session)
+
+    def last_transaction(self) -> int:
+        """Give a number that rises whenever any process commits anything to the store. About a microsecond."""
+        return self._environment.last_transaction()
+
+    async def close(self) -> None:
+        """Close every handle and the environment. Idempotent. The first flush that failed is raised at the end."""
+        if self._closed:
+            return
+        handles = list(self._handles)
+        ends = await asyncio.gather(*(handle.close() for handle in handles), return_exceptions=True)
+        if not self._closed:
+            self._closed = True
+            REGISTRY.give_back(self._commits)
+        for end in ends:
+            if end is not None:
+                raise end
+
+    def _row(self, session: SessionId) -> SessionRow | None:
+        with self._environment.reading() as transaction:
+            return catalog.find(transaction, self._environment.databases, session)
+
+    def _stored(self, session: SessionId) -> tuple[SessionRow, Head, Record | None]:
+        """Read where a log ends, and make sure that row and records agree about it."""
+        databases = self._environment.databases
+        with self._environment.reading() as transaction:
+            row = catalog.find(transaction, databases, session)
+            if row is None:
+                raise _unknown(session)
+            catalog.refuse_later_row(transaction, databases, session)
+            check_tail(transaction, databases.records, row)
+            stored = last_record(transaction, databases.records, row.number)
+        if stored is None:
+            return row, EMPTY_HEAD, None
+        last = decode_record(*stored)
+        event = decode_event(last.lines[-1])
+        head = Head(row.tail, event.time, last.digest, row.summary)
+        return row, head, last if may_grow(len(last.lines), len(stored[1])) else None
+
+    def _write_handle(self, lease: Lease, row: SessionRow, head: Head, open_run: Record | None) -> WriteHandle:
+        writer = WriterId(f"{self._new_uuid()}.{head.tail}")
+        backlog = Backlog(lease, writer, row, head, open_run)
+        handle = WriteHandle(self._commits, backlog, self._clock, self._limits, self._handles.discard)
+        self._handles.add(handle)
+        return handle
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogUnwritableError("the store was closed")
+
+
+def _unknown(session: SessionId) -> SessionNotFoundError:
+    return SessionNotFoundError(f"there is no session {session}", session=session)
+
+
+def _exists(session: SessionId) -> SessionAlreadyExistsError:
+    return SessionAlreadyExistsError(f"there is a session {session} already", session=session)
