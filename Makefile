@@ -40,7 +40,8 @@ golden: .venv/.dev ## Write the golden files anew from the examples; read the di
 	$(BIN)/python -m tests.support.projection_examples
 
 bench: .venv/.dev ## Run the benchmarks and print their figures
-	@for file in tests/bench/bench_*.py; do test -e "$$file" || continue; echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+	@for file in $$(grep -l '^if __name__' tests/bench/*.py); do \
+	  name=$$(basename "$$file" .py); echo "== $$name"; $(BIN)/python -m "tests.bench.$$name" || exit 1; done
 
 lock: $(BIN)/uv ## Bring the lock files up to date with pyproject.toml (UPGRADE=1 for newest releases)
 	$(COMPILE) $(if $(UPGRADE),--upgrade) --extra build -o requirements/runtime.txt pyproject.toml
