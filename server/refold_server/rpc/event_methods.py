@@ -122,7 +122,7 @@ class EventMethods:
                 if batch is None:
                     await look_again.wait(subscription.tail)
                     continue
-                self._outlet.send_events(_notice(number, subscription.writer, batch))
+                self._outlet.send_events(notice_of(number, subscription.writer, batch))
                 await asyncio.sleep(0)  # a long replay lets others run between two batches
         except RefoldError as error:  # a damaged record, a closed handle: this subscription ends, the connection lives on
             logger.error("subscription %d ends: %s", number, error.message)
@@ -178,6 +178,7 @@ def _last_writer(record: SessionRecord) -> WriterId | None:
     return record.writers[-1][0] if record.writers else None
 
 
-def _notice(number: int, writer: WriterId | None, batch: Batch) -> SessionEventsNotice:
+def notice_of(number: int, writer: WriterId | None, batch: Batch) -> SessionEventsNotice:
+    """Give the notification that tells a batch to a subscription."""
     events = tuple(Raw(line) for line in batch.lines)
     return SessionEventsNotice(number, events, batch.prev, batch.tail, batch.durable, writer, batch.caught_up)
