@@ -25,7 +25,7 @@ from refold_server.clock import epoch_ms, uuid7
 from refold_server.loop.instance import Instance
 from refold_server.loop.seams import Seams
 from refold_server.rpc.event_methods import notice_of
-from refold_server.sessions.ledger import Ledger
+from refold_server.loop.ledger import Ledger
 from refold_server.sessions.session import Session
 from refold_server.sessions.tail import Tail
 from refold_storage.interface import NewSession

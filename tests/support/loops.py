@@ -13,7 +13,7 @@ from refold_protocol.session.events import Event
 from refold_protocol.session.messages import Source, text_content
 from refold_server.loop.instance import Instance
 from refold_server.loop.seams import Seams
-from refold_server.sessions.ledger import Ledger
+from refold_server.loop.ledger import Ledger
 from refold_server.sessions.session import Session
 from refold_storage.interface import NewSession, Store
 from refold_storage.memory import MemoryStore

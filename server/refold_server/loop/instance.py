@@ -17,7 +17,7 @@ from refold_protocol.session.messages import Message
 from refold_protocol.session.request import RequestDigest
 from refold_server.loop.seams import Seams
 from refold_server.providers.provider import Provider
-from refold_server.sessions.ledger import Ledger
+from refold_server.loop.ledger import Ledger
 from refold_server.tools.execute import ToolAnswer
 
 

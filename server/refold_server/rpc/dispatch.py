@@ -96,10 +96,12 @@ class Job:
         return encode_error(self.request.id, error)
 
 
-async def run_notification(method: Method, handler: Handler, params: Any) -> None:
-    """Run the handler of a notification. What it raises is logged: there is nobody to tell."""
+async def run_notification(method: Method, handler: Handler, params: Raw | None) -> None:
+    """Run the handler of a notification. What goes wrong is logged: there is nobody to tell."""
     try:
-        await handler(params)
+        await handler(decode_params(method, params))
+    except WireError as error:
+        logger.warning("%s", error)
     except (Exception, SystemExit):
         logger.exception("%s", method.name)
 

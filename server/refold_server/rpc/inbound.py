@@ -39,7 +39,7 @@ from refold_server.rpc.intake import Intake
 from refold_server.rpc.peer import PeerRequests
 from refold_server.rpc.transport import Transport
 
-BURST: Final = 64
+BURST: Final = 16
 """So many messages are treated before the loop turns to other things, and to the replies that they caused."""
 
 URGENT: Final = frozenset({"turn/interrupt", "shutdown"})

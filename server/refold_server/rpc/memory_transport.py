@@ -14,10 +14,8 @@ from refold_server.rpc.writer import EVENTS_BELOW_BYTES
 
 
 class MemoryTransport:
-    """The endpoint's side keeps the promises of `Transport`; the client's side is `put`, `end`, `hang_up`, `bodies`.
-
-    With `reads=False` the client takes nothing until `read_on`.
-    """
+    """The endpoint's side keeps the promises of `Transport`; the client's side is `put`, `end`, `stop_reading`, `read_on`,
+    `hang_up` and `bodies`."""
 
     def __init__(self, *, reads: bool = True) -> None:
         self.paused = False
@@ -97,6 +95,10 @@ class MemoryTransport:
     def end(self) -> None:
         """As the client: end the stream."""
         self.put(b"")
+
+    def stop_reading(self) -> None:
+        """As the client: take nothing from now on."""
+        self._reads = False
 
     def read_on(self) -> None:
         """As the client: take what waits, and from now on everything."""

@@ -147,7 +147,6 @@ class WriterThread:
             self._events.clear()
             self.unsent = self.unsent_bytes = self.unwritten = 0
         os.close(self._descriptor)
-        self._tell(self._progressed)
         self._tell(self._closed)
 
     def _tell(self, callback: Callable[[], None]) -> None:

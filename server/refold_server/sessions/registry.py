@@ -15,7 +15,7 @@ from refold_server.clock import epoch_ms, new_session_id
 from refold_server.loop.instance import Host, Instance
 from refold_server.loop.seams import Seams
 from refold_server.prefix.system import SYSTEM_TEXT
-from refold_server.sessions.ledger import Ledger
+from refold_server.loop.ledger import Ledger
 from refold_server.sessions.session import Session, Spawn
 from refold_storage.interface import Handle, NewSession, Store
 

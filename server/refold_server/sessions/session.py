@@ -29,7 +29,7 @@ from refold_server.clock import new_input_id
 from refold_server.loop.control import TurnControl
 from refold_server.loop.instance import Instance
 from refold_server.loop.turn import run_turn
-from refold_server.sessions.ledger import Ledger
+from refold_server.loop.ledger import Ledger
 
 Spawn: TypeAlias = Callable[[Callable[[], Awaitable[Any]]], None]
 """Starts a task that outlives the call: the daemon's task group."""

@@ -21,7 +21,7 @@ from refold_protocol.session.status import Status, status_of
 from refold_protocol.session.surface import fold_surface
 from refold_protocol.session.transcript import Transcript, TranscriptEntry
 from refold_protocol.session.work import NO_WORK, fold_work, work_step
-from refold_server.sessions.folds import fold_all
+from refold_server.loop.folds import fold_all
 from refold_storage.interface import Handle
 
 

@@ -20,7 +20,7 @@ from refold_protocol.session.events import (
     TurnStart,
 )
 from refold_protocol.session.messages import ToolCallBlock
-from refold_server.sessions.folds import NOTHING_KNOWN, Folds, folds_step
+from refold_server.loop.folds import NOTHING_KNOWN, Folds, folds_step
 from refold_storage.interface import Handle
 
 
