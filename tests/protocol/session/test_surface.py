@@ -5,17 +5,21 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.log_strategies import logs
-from tests.support.logs import CLIENT, LOOP, Log, call
 
 from refold_protocol.errors import InvalidEventError
 from refold_protocol.ids import CallId
 from refold_protocol.session.codec import seal
-from refold_protocol.session.events import AssistantMessage, Draft, Event, Replace, SeqRange, ToolResult, UserMessage
+from refold_protocol.session.events import AssistantMessage, Draft, Event, EventData, Replace, SeqRange, ToolResult, UserMessage
 from refold_protocol.session.messages import text_content
 from refold_protocol.session.surface import EMPTY_SURFACE, Surface, cites, fold_surface, shadowed_positions, surface_step
+from tests.support.log_strategies import logs
+from tests.support.logs import CLIENT, LOOP, Log, call
 
 SUMMARY = UserMessage(text_content("A summary."), LOOP)
+
+
+def _cut(name: str) -> ToolResult:
+    return ToolResult(1, 1, CallId(name), text_content("(cut)"), is_error=False)
 
 
 def _seqs(surface: Surface) -> list[int]:
@@ -30,11 +34,23 @@ def _grown(*seqs: int) -> Surface:
     return fold_surface(_said(seq) for seq in seqs)
 
 
+def refuses(surface: Surface, event: Event, rule: str) -> None:
+    """Hold that `event` may not be folded, for that reason, and that the error names its seq."""
+    with pytest.raises(InvalidEventError, match=rule) as caught:
+        surface_step(surface, event)
+    assert caught.value.details == {"seq": event.seq}
+
+
 def _with_calls(*names: str) -> Log:
     log = Log()
     log.turn()
     log.tool_step(*names)
     return log
+
+
+def _refuses_replace(log: Log, data: EventData, start: int, end: int, rule: str) -> None:
+    cited = tuple((seq, seq) for seq in range(len(log.events)))
+    refuses(log.surface, seal(Draft(data, Replace(start, end), cited), len(log.events), 0), rule)
 
 
 def _node(log: Log, kind: type, place: int = 0) -> Event:
@@ -63,27 +79,22 @@ def test_only_positions_count_once_seqs_no_longer_ascend() -> None:
     surface = surface_step(_grown(1, 2, 3), _said(9, Replace(1, 1), ((1, 1),)))
     assert _seqs(surface) == [9, 2, 3]
     assert _seqs(surface_step(surface, _said(10, Replace(9, 2), ((2, 2), (9, 9))))) == [10, 3]
-    with pytest.raises(InvalidEventError, match="from node 2 back to node 9"):
-        surface_step(surface, _said(10, Replace(2, 9), ((2, 2), (9, 9))))
+    refuses(surface, _said(10, Replace(2, 9), ((2, 2), (9, 9))), "from node 2 back to node 9")
 
 
 @pytest.mark.parametrize(("start", "end"), [(7, 2), (1, 7)])
 def test_a_replace_names_nodes_that_are_on_the_surface(start: int, end: int) -> None:
-    with pytest.raises(InvalidEventError, match="node 7, which is not on the surface"):
-        surface_step(_grown(1, 2, 3), _said(9, Replace(start, end), ((1, 3), (7, 7))))
+    refuses(_grown(1, 2, 3), _said(9, Replace(start, end), ((1, 3), (7, 7))), "node 7, which is not on the surface")
 
 
 def test_a_node_that_was_replaced_cannot_be_replaced_again() -> None:
     surface = surface_step(_grown(1, 2), _said(9, Replace(1, 1), ((1, 1),)))
-    with pytest.raises(InvalidEventError, match="node 1, which is not on the surface"):
-        surface_step(surface, _said(10, Replace(1, 1), ((1, 1),)))
+    refuses(surface, _said(10, Replace(1, 1), ((1, 1),)), "node 1, which is not on the surface")
 
 
 @pytest.mark.parametrize("cited", [None, (), ((1, 1), (3, 3)), ((2, 3),), ((1, 2),)])
 def test_a_replace_cites_every_node_that_it_shadows(cited: tuple[SeqRange, ...] | None) -> None:
-    with pytest.raises(InvalidEventError, match="without citing it") as caught:
-        surface_step(_grown(1, 2, 3), _said(9, Replace(1, 3), cited))
-    assert caught.value.details == {"seq": 9}
+    refuses(_grown(1, 2, 3), _said(9, Replace(1, 3), cited), "without citing it")
 
 
 def test_a_replace_may_cite_more_than_it_shadows() -> None:
@@ -114,31 +125,28 @@ def test_an_older_state_of_the_fold_does_not_see_what_came_after_it() -> None:
 def test_pruning_puts_a_result_of_the_same_call_in_the_place_of_a_result() -> None:
     log = _with_calls("c1", "c2")
     old = _node(log, ToolResult, 1)
-    pruned = log.replace(ToolResult(1, 1, CallId("c2"), text_content("(cut)"), is_error=False), old.seq, old.seq)
+    pruned = log.replace(_cut("c2"), old.seq, old.seq)
     assert [node.seq for node in log.surface.nodes if isinstance(node.data, ToolResult)][1] == pruned.seq
 
 
 def test_a_result_never_takes_the_place_of_another_calls_result() -> None:
     log = _with_calls("c1", "c2")
     old = _node(log, ToolResult, 0)
-    with pytest.raises(InvalidEventError, match="puts a tool result in place of something else"):
-        log.replace(ToolResult(1, 1, CallId("c2"), text_content("(cut)"), is_error=False), old.seq, old.seq)
+    _refuses_replace(log, _cut("c2"), old.seq, old.seq, "puts a tool result in place of something else")
 
 
 def test_a_result_never_takes_the_place_of_a_message_or_of_several_nodes() -> None:
-    log = _with_calls("c1")
-    user, result = log.surface.nodes[0], _node(log, ToolResult)
-    for start in (user.seq, _node(log, AssistantMessage).seq):
-        for end in {start, result.seq}:
-            with pytest.raises(InvalidEventError, match="puts a tool result in place of something else"):
-                log.replace(ToolResult(1, 1, CallId("c1"), text_content("(cut)"), is_error=False), start, end)
+    log = _with_calls("c1", "c2")
+    user, asked, one, two = _seqs(log.surface)
+    for start in (user, asked, one):
+        for end in {two} | ({start} - {one}):
+            _refuses_replace(log, _cut("c1"), start, end, "puts a tool result in place of something else")
 
 
 def test_a_result_is_replaced_by_nothing_but_a_result() -> None:
     log = _with_calls("c1")
     result = _node(log, ToolResult)
-    with pytest.raises(InvalidEventError, match=r"takes the result of call c\d away"):
-        log.replace(SUMMARY, result.seq, result.seq)
+    _refuses_replace(log, SUMMARY, result.seq, result.seq, r"takes the result of call c\d away")
 
 
 def test_a_run_is_replaced_with_its_calls_and_all_their_results() -> None:
@@ -151,8 +159,7 @@ def test_a_run_is_replaced_with_its_calls_and_all_their_results() -> None:
 def test_no_run_is_replaced_that_holds_a_call_without_its_result(first: int, last: int) -> None:
     log = _with_calls("c1", "c2")
     seqs = _seqs(log.surface)
-    with pytest.raises(InvalidEventError, match="changes which calls wait for the results behind it"):
-        log.replace(SUMMARY, seqs[first], seqs[last])
+    _refuses_replace(log, SUMMARY, seqs[first], seqs[last], "changes which calls wait for the results behind it")
 
 
 @pytest.mark.parametrize(("first", "last"), [(2, 3), (3, 3), (3, 4)])
@@ -162,8 +169,7 @@ def test_no_run_is_replaced_that_holds_a_result_without_its_call(first: int, las
     log.reply("Because.")
     log.end_step()
     seqs = _seqs(log.surface)
-    with pytest.raises(InvalidEventError, match=r"takes the result of call c\d away"):
-        log.replace(SUMMARY, seqs[first], seqs[last])
+    _refuses_replace(log, SUMMARY, seqs[first], seqs[last], r"takes the result of call c\d away")
 
 
 def test_a_reply_may_take_the_place_of_one_that_makes_the_same_calls() -> None:
@@ -172,8 +178,8 @@ def test_a_reply_may_take_the_place_of_one_that_makes_the_same_calls() -> None:
     new = AssistantMessage(1, 1, (*text_content("(thinking left out)"), call("c1")), "engine", "chain", "tool-calls")
     log.replace(new, old.seq, old.seq)
     assert _node(log, AssistantMessage).data == new
-    with pytest.raises(InvalidEventError, match="changes which calls wait"):
-        log.replace(AssistantMessage(1, 1, (call("c9"),), "e", "c", "stop"), log.surface.nodes[0].seq, log.surface.nodes[0].seq)
+    first = log.surface.nodes[0].seq
+    _refuses_replace(log, AssistantMessage(1, 1, (call("c9"),), "e", "c", "stop"), first, first, "changes which calls wait")
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(0, 9), st.integers(0, 3)), max_size=20))
