@@ -1,0 +1,57 @@
+"""Settings of the dialect are checked when configuration is read, and recorded whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from refold_protocol.dialects.chat_completions import Options, check_extra, resolve_options
+from refold_protocol.dialects.chat_completions_options import extra_members, read_options
+from refold_protocol.errors import ConfigError
+from refold_protocol.json_text import JsonText
+
+
+def test_resolved_options_hold_every_field_in_a_fixed_order() -> None:
+    assert resolve_options({}) == '{"maxTokensField":"max_tokens","toolOnlyContent":"null","includeUsage":true}'
+
+
+def test_keys_may_be_spelled_as_in_toml_or_as_in_json() -> None:
+    toml = resolve_options({"tool_only_content": "absent", "max_tokens_field": "max_completion_tokens"})
+    assert toml == resolve_options({"maxTokensField": "max_completion_tokens", "toolOnlyContent": "absent"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [({"tool_only": "null"}, "toolOnly"), ({"tool_only_content": "nil"}, "nil"), ({"include_usage": 1}, "includeUsage")],
+)
+def test_unknown_keys_and_wrong_values_are_refused_by_name(settings: dict[str, object], word: str) -> None:
+    with pytest.raises(ConfigError, match=word):
+        resolve_options(settings)
+
+
+def test_options_are_read_as_they_were_written() -> None:
+    assert read_options(resolve_options({"include_usage": False})) == Options(include_usage=False)
+    assert read_options(None) == Options()
+
+
+def test_recorded_options_that_this_release_does_not_know_are_refused() -> None:
+    with pytest.raises(ConfigError, match="thinking"):
+        read_options(JsonText('{"thinking":true}'))
+
+
+@pytest.mark.parametrize("name", ["messages", "model", "stream", "tools"])
+def test_an_extra_may_not_redefine_what_only_the_encoder_writes(name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        check_extra(f'{{"seed":1,"{name}":1}}')
+
+
+@pytest.mark.parametrize("text", ["", "[]", "5", "{", '{"a":1,"a":2}', '{"n":NaN}'])
+def test_an_extra_that_is_no_strict_object_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="extra"):
+        check_extra(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "members"), [(" { } ", b""), ('{"a":1}', b'"a":1'), (' { "a" : {} , "b":1.0}\n', b'"a" : {} , "b":1.0')]
+)
+def test_the_members_of_an_extra_keep_their_text(text: str, members: bytes) -> None:
+    assert extra_members(check_extra(text))[1] == members

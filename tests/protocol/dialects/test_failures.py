@@ -1,0 +1,101 @@
+"""Whatever shape a provider gives its error, it becomes one kind and one short sentence (cases A-05, A-06)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold_protocol.dialects.failures import failure_error, kind_of_status, read_failure, short
+from refold_protocol.errors import KINDS, ProviderError
+
+OPENAI_OVERFLOW = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."
+
+
+def error_of(payload: object, status: int | None = None) -> ProviderError:
+    failure = read_failure(payload)
+    assert failure is not None
+    return failure_error(failure, status=status)
+
+
+@pytest.mark.parametrize(
+    ("payload", "status", "kind"),
+    [
+        ({"error": {"message": "x", "code": "insufficient_quota"}}, 429, "provider.rejected"),
+        ({"error": {"message": "x", "code": "rate_limit_exceeded"}}, None, "provider.rateLimited"),
+        ({"error": {"message": "x", "type": "invalid_request_error", "code": "invalid_api_key"}}, 401, "provider.auth"),
+        ({"error": {"message": "no key", "type": "invalid_request_error", "code": None}}, 401, "provider.auth"),
+        ({"error": {"message": "x", "type": "invalid_request_error"}}, None, "provider.rejected"),
+        ({"error": {"message": "x", "type": "overloaded_error"}}, None, "provider.overloaded"),
+        ({"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}, 503, "provider.overloaded"),
+        ({"error": {"message": "x", "code": "content_filter"}}, 400, "provider.filtered"),
+        ({"error": {"message": OPENAI_OVERFLOW, "code": "context_length_exceeded"}}, 400, "provider.contextOverflow"),
+        ({"error": {"message": OPENAI_OVERFLOW}}, 400, "provider.contextOverflow"),
+        ({"error": {"message": "prompt is too long: 210000 tokens > 200000"}}, None, "provider.contextOverflow"),
+        ({"error": {"message": "mind the context window", "type": "x"}}, 429, "provider.rateLimited"),
+        ({"message": "x", "code": 429}, None, "provider.rateLimited"),
+        ({"error": {"message": "x", "status": "RESOURCE_EXHAUSTED", "code": 429}}, None, "provider.rateLimited"),
+        ([{"error": {"message": "x", "code": 403}}], None, "provider.auth"),
+        ({"detail": "Not Found"}, 404, "provider.rejected"),
+        ("backend stopped", None, "provider.overloaded"),
+    ],
+)
+def test_words_then_prose_then_status_decide_the_kind(payload: Any, status: int | None, kind: str) -> None:
+    assert error_of(payload, status).error_kind == kind
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (302, "provider.rejected"),
+        (400, "provider.rejected"),
+        (401, "provider.auth"),
+        (402, "provider.rejected"),
+        (403, "provider.auth"),
+        (408, "provider.timeout"),
+        (429, "provider.rateLimited"),
+        (500, "provider.overloaded"),
+        (529, "provider.overloaded"),
+    ],
+)
+def test_a_status_by_itself_has_a_kind(status: int, kind: str) -> None:
+    assert kind_of_status(status) == kind
+
+
+def test_a_full_window_is_told_with_both_numbers() -> None:
+    """The answer of llama.cpp's server."""
+    payload = {
+        "error": {
+            "code": 400,
+            "message": "the request exceeds the available context size, try increasing it",
+            "type": "exceed_context_size_error",
+            "n_prompt_tokens": 20010,
+            "n_ctx": 8192,
+        }
+    }
+    error = error_of(payload, 400)
+    assert (error.error_kind, error.status) == ("provider.contextOverflow", 400)
+    assert "20,010 tokens asked, the window holds 8,192" in error.message
+
+
+@pytest.mark.parametrize("payload", [None, {}, [], "", "  ", 5, {"error": None}, {"choices": []}])
+def test_what_tells_of_no_error_is_none(payload: object) -> None:
+    assert read_failure(payload) is None
+
+
+@given(st.text())
+def test_a_sentence_is_short_printable_and_on_one_line(message: str) -> None:
+    sentence = error_of({"error": {"message": message, "code": "x"}}).message
+    assert len(sentence) < 420
+    assert sentence.isprintable()
+
+
+@given(st.text(), st.integers(1, 40))
+def test_short_never_exceeds_its_length(text: str, characters: int) -> None:
+    assert len(short(text, characters)) <= characters
+
+
+def test_every_kind_is_one_that_clients_know() -> None:
+    assert {error_of({"code": code}).error_kind for code in ("timeout", "content_filter", "api_error")} <= set(KINDS)

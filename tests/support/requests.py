@@ -1,0 +1,102 @@
+"""Owns strategies and examples of requests: headers and histories that an encoder may meet.
+
+Unlike the strategies that follow the annotations, these keep the rules of recorded data: options that some release wrote,
+`extra` that is an object, images whose bytes exist.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from refold_protocol.dialects.chat_completions import resolve_options
+from refold_protocol.json_text import JsonText
+from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
+from refold_protocol.session.messages import (
+    Block,
+    ImageBlock,
+    Message,
+    ReasoningBlock,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    text_content,
+)
+from refold_protocol.session.request import Request
+from refold_protocol.session.tape import Tape
+from tests.support.strategies import json_texts, texts
+
+PNG: Final = "0f" * 32
+"""The digest of an image."""
+
+BLOBS: Final = {PNG: b"\x89PNG"}
+"""Its bytes, far too few to be one."""
+
+
+def user(text: str) -> Message:
+    """Give a user's message."""
+    return Message("user", text_content(text))
+
+
+def header(system: str | None = None, tools: tuple[ToolSchema, ...] | None = None) -> EpochHeader:
+    """Give a plain header of the chat-completions dialect."""
+    return EpochHeader(CallConfig("p", "m", "chat-completions"), system, tools)
+
+
+def request(*messages: Message) -> Request:
+    """Give a request with a plain header."""
+    return Request(header(), Tape(messages))
+
+
+def messages() -> st.SearchStrategy[Message]:
+    """Messages of users and replies, with every kind of block in its place."""
+    plain = st.builds(TextBlock, texts()) | st.just(ImageBlock("image/png", PNG))
+    result = st.builds(ToolResultBlock, texts(), st.lists(plain, max_size=2).map(tuple), st.booleans())
+    call = st.builds(ToolCallBlock, texts(), texts(), texts() | json_texts())
+    said = st.builds(TextBlock, texts()) | st.builds(ReasoningBlock, texts()) | call
+    return _spoken("user", plain | result) | _spoken("assistant", said) | _spoken("system", st.builds(TextBlock, texts()))
+
+
+def history(max_size: int = 6) -> st.SearchStrategy[list[Message]]:
+    """Histories, paired or not."""
+    return st.lists(messages(), max_size=max_size)
+
+
+@st.composite
+def headers(draw: st.DrawFn) -> EpochHeader:
+    """Canonical headers of the chat-completions dialect."""
+    extra = draw(st.none() | st.dictionaries(st.sampled_from(["seed", "temperature", "x"]), st.integers(0, 9)))
+    options = {
+        "max_tokens_field": draw(st.sampled_from(["max_tokens", "max_completion_tokens"])),
+        "tool_only_content": draw(st.sampled_from(["null", "empty", "absent"])),
+        "include_usage": draw(st.booleans()),
+    }
+    config = CallConfig(
+        "p",
+        draw(texts()),
+        "chat-completions",
+        dialect_options=resolve_options(options),
+        temperature=draw(st.none() | st.floats(0, 2)),
+        max_tokens=draw(st.none() | st.integers(1, 99999)),
+        stop=draw(st.none() | st.tuples(texts())),
+        extra=None if extra is None else JsonText(json.dumps(extra)),
+    )
+    tool = st.builds(ToolSchema, texts(), texts(), json_texts())
+    fixed = EpochHeader(config, draw(texts()) or None)
+    return replace(
+        fixed,
+        tools=tuple(draw(st.lists(tool, max_size=2))) or None,
+        message_prefix=tuple(draw(st.lists(messages(), max_size=2))) or None,
+    )
+
+
+def requests() -> st.SearchStrategy[Request]:
+    """Any request of the chat-completions dialect."""
+    return st.builds(Request, headers(), history().map(Tape[Message]))
+
+
+def _spoken(role: str, block: st.SearchStrategy[Block]) -> st.SearchStrategy[Message]:
+    return st.lists(block, min_size=1, max_size=3).map(lambda content: Message(role, tuple(content)))
