@@ -19,6 +19,7 @@ from refold_protocol.rpc.envelope import Request, decode_message, encode_result
 from refold_protocol.rpc.framing import Frame, FrameEvent, FrameReader, encode_frame
 from refold_protocol.rpc.initialize import InitializeParams, initialize_result
 from refold_protocol.rpc.lifecycle import Lifecycle
+from refold_server.rpc.ancestors import open_ancestor
 from refold_server.rpc.descriptors import READ_BYTES, Descriptors, make_stderr_harmless, read_some, take_stdio, write_all
 from refold_server.rpc.handover import Handover
 
@@ -66,10 +67,12 @@ def answer_first(descriptors: Descriptors, arguments: tuple[str, ...] = ()) -> H
         params = _PARAMS.decode(b"{}" if request.params is None else request.params)
     except (msgspec.DecodeError, RecursionError):  # the endpoint finds the same, and says what is wrong
         return handover
+    editor = open_ancestor(params.process_id)
     if not write_all(descriptors.writing, encode_frame(encode_result(request.id, initialize_result(params)))):
         return None
     lifecycle.initialized()
-    return msgspec.structs.replace(handover, backlog=tuple(events[1:]), initialize=params, raw_params=request.params)
+    backlog, raw = tuple(events[1:]), request.params
+    return msgspec.structs.replace(handover, backlog=backlog, initialize=params, raw_params=raw, editor=editor)
 
 
 def _initialize_request(events: list[FrameEvent]) -> Request | None:

@@ -63,6 +63,7 @@ class Toy:
             "toy/large": (self.large, Text),
             "toy/unspeakable": (self.unspeakable, None),
             "toy/stray": (self.stray, None),
+            "toy/child_descriptors": (self.child_descriptors, None),
             "toy/ask": (self.ask, None),
         }
         rows = {name: Method(name, "to-daemon", "request", params, Raw, "") for name, (_, params) in requests.items()}
@@ -96,6 +97,7 @@ class Toy:
             await self.released.wait()
         except asyncio.CancelledError:
             self.cancelled += 1
+            os.write(2, b"cancelled\n")
             raise
         return "released"
 
@@ -148,6 +150,13 @@ class Toy:
         if sys.__stdout__ is not None:
             sys.__stdout__.write("stray original\n")
             sys.__stdout__.flush()
+
+    async def child_descriptors(self, params: None) -> list[list[str]]:
+        """Give the descriptors of a child that inherits all it can, each with what it is."""
+        program = "import os; [print(n, os.readlink(f'/proc/self/fd/{n}')) for n in os.listdir('/proc/self/fd')[:-1]]"
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, check=True, capture_output=False, stdout=subprocess.PIPE, close_fds=False)  # noqa: ASYNC221
+        return [line.split(" ", 1) for line in done.stdout.decode().split("\n")[:-1]]
 
     async def ask(self, params: None) -> Raw:
         """Ask the client."""

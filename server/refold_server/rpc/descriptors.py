@@ -6,6 +6,7 @@ input (a child) finds it empty. Imported before the answer to `initialize`: noth
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 from typing import Final
@@ -28,7 +29,7 @@ def take_stdio() -> Descriptors:
 
     Call it once, before anything is read or written. Raises OSError where the process was started without them.
     """
-    reading, writing = os.dup(0), os.dup(1)
+    reading, writing = _moved(0), _moved(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     try:
@@ -39,6 +40,11 @@ def take_stdio() -> Descriptors:
     os.close(nothing)
     sys.stdout = sys.stderr
     return Descriptors(reading, writing)
+
+
+def _moved(descriptor: int) -> int:
+    """Give a private copy above the three standard numbers, one of which may be free: a plain `dup` would take that."""
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
 def read_some(descriptor: int, size: int) -> bytes:

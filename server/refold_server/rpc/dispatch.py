@@ -54,6 +54,8 @@ class Job:
         self.method = method
         self.handler = handler
         self.cancelled = False
+        self.is_scheduled = False
+        """Whether it will run, so that `run` makes the reply."""
         self._task: asyncio.Task[None] | None = None
 
     def cancel(self) -> None:

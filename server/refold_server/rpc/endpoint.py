@@ -20,18 +20,19 @@ from refold_protocol.rpc.framing import FrameReader, encode_frame
 from refold_protocol.rpc.initialize import InitializeParams
 from refold_protocol.rpc.lifecycle import Lifecycle
 from refold_protocol.rpc.notices import SessionEventsNotice
+from refold_server.rpc.ancestors import open_ancestor
 from refold_server.rpc.dispatch import Service
-from refold_server.rpc.endings import EndReason, signals_watched, watch_parent
+from refold_server.rpc.endings import EndReason, signals_watched, watch_process
 from refold_server.rpc.handover import Handover
 from refold_server.rpc.inbound import Connection, Inbound
 from refold_server.rpc.peer import PeerRequests
 from refold_server.rpc.transport import Hooks, StdioTransport, Transport
 
-GRACE_S: Final[dict[EndReason, float]] = {"inputEnded": 5.0, "exit": 1.0}
+GRACE_S: Final[dict[EndReason, float]] = {"inputEnded": 2.0, "exit": 1.0}
 """How long requests that were taken before the end may still run once `on_end` is done, in seconds. Not at all where
 nobody can read their replies, or a signal says that it is urgent."""
 
-DRAIN_S: Final = 5.0
+DRAIN_S: Final = 2.0
 """How long the end waits for the client to read what it was sent, in seconds."""
 
 OnEnd: TypeAlias = Callable[[EndReason], Awaitable[None]]
@@ -98,10 +99,11 @@ class Endpoint:
     def _start(self, service: Service, group: asyncio.TaskGroup) -> Inbound:
         def initialized(params: InitializeParams, raw: Raw | None) -> None:
             service.initialized(params, raw)
-            if self._handover is not None and params.process_id is not None:
-                stop = watch_parent(params.process_id, self.end)
-                if stop is not None:
-                    self._stack.callback(stop)
+            if self._handover is not None:
+                booted = self._handover.initialize is not None
+                editor = self._handover.editor if booted else open_ancestor(params.process_id)
+                if editor is not None:
+                    self._stack.callback(watch_process(editor, self.end))
 
         connection = Connection(self._transport, self._frames, self._lifecycle, self._peers, self.end, initialized)
         inbound = Inbound(connection, service, group)

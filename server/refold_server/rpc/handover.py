@@ -18,7 +18,8 @@ class Handover(Struct, frozen=True, gc=False):
 
     `initialize` holds the params where the boot has answered, `raw_params` the same as they came (the language-server
     wing reads more of them). `frames` is the reader in the middle of the stream, `backlog` what it gave and nobody
-    treated yet, `ended` says that the stream is over already. `arguments` are those of the command line.
+    treated yet, `ended` says that the stream is over already. `editor` is a descriptor of the process that `initialize`
+    named, where that is ours to watch. `arguments` are those of the command line.
     """
 
     descriptors: Descriptors
@@ -29,3 +30,4 @@ class Handover(Struct, frozen=True, gc=False):
     ended: bool = False
     initialize: InitializeParams | None = None
     raw_params: Raw | None = None
+    editor: int | None = None

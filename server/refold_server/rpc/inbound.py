@@ -112,11 +112,16 @@ class Inbound:
         self._balance()
 
     def stop(self) -> None:
-        """Take nothing any more and cancel what runs."""
+        """Take nothing any more, cancel what runs, and forget what waits for its turn."""
         self._stopped = True
         self._connection.transport.pause()
+        self._intake.clear()
         for job in self._jobs.all():
-            job.cancel()
+            if job.is_scheduled:
+                job.cancel()
+            else:
+                self._jobs.finish(job.request.id)
+        self._look_quiet()
 
     async def quiet(self) -> None:
         """Wait until no request is without its reply."""
@@ -219,13 +224,17 @@ class Inbound:
             self._intake.add(step, size)
 
     def _start(self, job: Job) -> None:
+        job.is_scheduled = True
         self._group.create_task(job.run(self._finish))
 
     def _finish(self, job: Job, body: bytes) -> None:
         self._jobs.finish(job.request.id)
+        self._look_quiet()
+        self._send(body)
+
+    def _look_quiet(self) -> None:
         if not self._jobs:
             self._quiet.set()
-        self._send(body)
 
     def _start_notification(self, notification: Notification) -> None:
         row = self._service.methods.get(notification.method)

@@ -37,6 +37,11 @@ class Intake(Generic[T]):
         self._bytes -= cost
         return item
 
+    def clear(self) -> None:
+        """Forget all that waits."""
+        self._waiting.clear()
+        self._bytes = 0
+
     @property
     def is_full(self) -> bool:
         """Whether it weighs so much that reading must stop."""

@@ -1,0 +1,144 @@
+"""A client that does not read its replies costs bounded memory, and what can end something is still served."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from refold_protocol.rpc.framing import encode_frame
+from refold_protocol.rpc.initialize import MAX_UNSENT_REPLIES, MAX_UNSENT_REPLY_BYTES
+from refold_server.rpc.inbound import BURST
+from refold_server.rpc.intake import FULL_BYTES, MESSAGE_COST, Intake
+from tests.support.conversations import Conversation, conversation
+
+pytestmark = pytest.mark.anyio
+
+
+def typed(name: str, text: str = "") -> Any:
+    return {"jsonrpc": "2.0", "id": name, "method": "toy/typed", "params": {"text": text or name}}
+
+
+async def flood(talk: Conversation, count: int) -> None:
+    """Send more requests than may be answered, and wait until the endpoint answers no more."""
+    talk.transport.stop_reading()
+    talk.put(*(typed(f"flood {number}") for number in range(count)))
+    await talk.until(lambda: talk.transport.unsent >= MAX_UNSENT_REPLIES)
+
+
+async def test_replies_that_lie_unread_stop_the_dispatch_of_requests_and_none_is_lost() -> None:
+    async with conversation() as talk:
+        await flood(talk, 3000)
+        talk.put(typed("more"))
+        await talk.call_blind("turn/interrupt", {"session": "s", "turn": 1})
+        assert MAX_UNSENT_REPLIES <= len(talk.toy.began) <= MAX_UNSENT_REPLIES + BURST
+        talk.transport.read_on()
+        await talk.reply("more")
+        answered = [message["id"] for message in talk.messages if str(message["id"]).startswith("flood")]
+        assert answered == [f"flood {number}" for number in range(3000)]
+        assert talk.toy.began == [*answered, "more"]
+
+
+async def test_so_many_bytes_of_replies_do_the_same() -> None:
+    async with conversation() as talk:
+        talk.transport.stop_reading()
+        one = {"jsonrpc": "2.0", "method": "toy/large", "params": {"text": "x" * 1024, "times": 1024}}
+        talk.put(*(one | {"id": number} for number in range(100, 200)))
+        await talk.until(lambda: talk.transport.unsent_bytes >= MAX_UNSENT_REPLY_BYTES)
+        await talk.call_blind("turn/interrupt", {"session": "s", "turn": 1})
+        assert talk.transport.unsent_bytes < MAX_UNSENT_REPLY_BYTES + (BURST + 1) * (1 << 20)
+        talk.transport.read_on()
+        for number in range(100, 200):
+            assert len((await talk.reply(number))["result"]) == 1 << 20
+
+
+async def test_wrong_messages_of_a_client_that_does_not_read_wait_too() -> None:
+    async with conversation() as talk:
+        talk.transport.stop_reading()
+        talk.put(*[b"[]"] * 5000)
+        await talk.until(lambda: talk.transport.unsent >= MAX_UNSENT_REPLIES)
+        await talk.call_blind("turn/interrupt", {"session": "s", "turn": 1})
+        assert talk.transport.unsent <= MAX_UNSENT_REPLIES + BURST
+        talk.transport.read_on()
+        for _ in range(5000):
+            await talk.reply(None)
+
+
+async def test_a_running_request_is_cancelled_although_replies_lie_unread() -> None:
+    async with conversation() as talk:
+        waiting = talk.request("toy/wait")
+        await talk.until(lambda: talk.toy.began == ["wait"])
+        await flood(talk, 2000)
+        talk.notify("$/cancelRequest", {"id": waiting})
+        await talk.until(lambda: talk.toy.cancelled == 1)
+        talk.transport.read_on()
+        assert (await talk.reply(waiting))["error"]["code"] == -32800
+
+
+async def test_a_request_that_waits_for_its_turn_can_be_cancelled_and_never_begins() -> None:
+    async with conversation() as talk:
+        await flood(talk, 2000)
+        talk.notify("$/cancelRequest", {"id": "flood 1999"})
+        await talk.call_blind("turn/interrupt", {"session": "s", "turn": 1})
+        talk.transport.read_on()
+        assert (await talk.reply("flood 1999"))["error"]["code"] == -32800
+        assert "flood 1999" not in talk.toy.began
+
+
+async def test_an_answer_to_us_is_taken_although_replies_lie_unread() -> None:
+    async with conversation() as talk:
+        talk.request("toy/ask", request_id="asked")
+        question = await talk.message(lambda message: message.get("method") == "client/ask")
+        await flood(talk, 2000)
+        unsent = talk.transport.unsent
+        talk.put({"jsonrpc": "2.0", "id": question["id"], "result": 1})
+        await talk.until(lambda: talk.transport.unsent > unsent)
+
+
+async def test_shutdown_and_exit_are_served_although_replies_lie_unread() -> None:
+    async with conversation() as talk:
+        await flood(talk, 2000)
+        talk.request("shutdown")
+        talk.notify("exit")
+        await talk.until(lambda: talk.toy.ended == ["exit"])
+        talk.transport.hang_up()
+        assert await talk.task == 0
+
+
+async def test_d01_the_end_of_the_stream_is_seen_although_replies_lie_unread() -> None:
+    async with conversation() as talk:
+        await flood(talk, 2000)
+        talk.transport.end()
+        await talk.until(lambda: talk.toy.ended == ["inputEnded"])
+
+
+async def test_requests_that_wait_are_bounded_in_bytes_and_all_answered_in_the_end() -> None:
+    async with conversation() as talk:
+        await flood(talk, 1100)
+        count = FULL_BYTES // (1 << 20) + 20
+        for number in range(count):
+            talk.put(typed(f"large {number}", "x" * (1 << 20)))
+        await talk.until(lambda: talk.transport.paused)
+        talk.transport.read_on()
+        for number in range(count):
+            assert "result" in await talk.reply(f"large {number}")
+        assert not talk.transport.paused
+
+
+async def test_a_queue_knows_what_it_weighs() -> None:
+    intake: Intake[str] = Intake(full_bytes=3 * MESSAGE_COST)
+    intake.add("a", 0)
+    intake.add("b", MESSAGE_COST)
+    assert intake.is_full
+    assert (intake.take(), intake.is_full, len(intake)) == ("a", False, 1)
+
+
+async def test_many_messages_in_one_piece_are_taken_in_bursts() -> None:
+    """So that a flood neither starves the loop nor starts more handlers at once than it takes replies."""
+    async with conversation() as talk:
+        talk.transport.put(b"".join(encode_frame(b'{"jsonrpc":"2.0","id":%d,"method":"toy/wait"}' % n) for n in range(90)))
+        most, seen = 0, 0
+        while seen < 90:
+            await talk.turn()
+            most, seen = max(most, len(talk.toy.began) - seen), len(talk.toy.began)
+        assert most <= BURST
