@@ -107,7 +107,6 @@ class Daemon:
         )
         logging.getLogger().setLevel(self._config.log.level.upper())
         self._params = params
-        self._endpoint.watch(params)
 
     async def _prepared(self) -> Mapping[str, Handler]:
         async with self._opening:

@@ -191,6 +191,8 @@ def serve(handover: Handover) -> int:
 async def _serve(handover: Handover) -> int:
     endpoint = stdio_endpoint(handover)
     toy = Toy(endpoint)
+    if handover.initialize is not None:
+        toy.initialize(handover.initialize, handover.raw_params)
     return await endpoint.run(toy.service(), toy.end)
 
 

@@ -24,8 +24,8 @@ Handler: TypeAlias = Callable[[Any], Awaitable[object]]
 """Takes the params as their type (None where the table has none) and gives the result: a struct, a Raw, or None."""
 
 Initialized: TypeAlias = Callable[[InitializeParams, Raw | None], None]
-"""Told the params of `initialize`, typed and as they came, once, before any other handler runs. A RefoldError answers
-`initialize` instead, unless the boot has answered it already."""
+"""Told the params of `initialize`, typed and as they came, before it is answered and before any other handler runs. A
+RefoldError answers it instead. Not called where the boot has answered: then the handover has the params."""
 
 logger = logging.getLogger(__name__)
 

@@ -100,21 +100,21 @@ class Endpoint:
         def initialized(params: InitializeParams, raw: Raw | None) -> None:
             service.initialized(params, raw)
             if self._handover is not None:
-                booted = self._handover.initialize is not None
-                editor = self._handover.editor if booted else open_ancestor(params.process_id)
-                if editor is not None:
-                    self._stack.callback(watch_process(editor, self.end))
+                self._watch(open_ancestor(params.process_id))
 
         connection = Connection(self._transport, self._frames, self._lifecycle, self._peers, self.end, initialized)
         inbound = Inbound(connection, service, group)
         self._transport.start(Hooks(inbound.receive, inbound.pump, self._output_closed))
         if self._handover is not None:
-            if self._handover.initialize is not None:
-                initialized(self._handover.initialize, self._handover.raw_params)
+            self._watch(self._handover.editor)
             inbound.take(self._handover.backlog)
             if self._handover.ended:
                 inbound.receive(b"")
         return inbound
+
+    def _watch(self, editor: int | None) -> None:
+        if editor is not None:
+            self._stack.callback(watch_process(editor, self.end))
 
     async def _end(self, reason: EndReason, inbound: Inbound, on_end: OnEnd, group: asyncio.TaskGroup) -> None:
         logger.info("the connection ends: %s", reason)
