@@ -5,6 +5,8 @@ Providers are opened once per process and shared by its sessions; a workspace be
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from refold_protocol.errors import ProviderError
 from refold_protocol.ids import CallId
 from refold_protocol.session.events import SessionSettings
@@ -29,7 +31,7 @@ class Surroundings:
 
     def host(self, cwd: str) -> SessionHost:
         """Give the host of a session whose folder is `cwd`."""
-        return SessionHost(self, Workspace(cwd))
+        return SessionHost(self, Workspace(Path(cwd)))
 
     def provider(self, name: str) -> Provider:
         """Give a provider. Raises ProviderError `model.unconfigured` when none of that name is configured (any more)."""

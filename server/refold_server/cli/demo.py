@@ -31,7 +31,7 @@ async def _command(options: argparse.Namespace) -> int:
     sys.stdout.flush()
     async with opened(config, create=True) as around:
         session = await open_session(around, None)
-        code = await run_prompt(session, prompt, Printer(sys.stdout, sys.stderr, as_json=False))
+        code = await run_prompt(session, prompt, Printer(sys.stdout, sys.stdout, as_json=False))
         handle = session.ledger.handle
         requests = list(sent_requests(handle.read()))
         calls = sum(isinstance(block, ToolCallBlock) for message in requests[-1][2].history for block in message.content)
