@@ -1,0 +1,70 @@
+"""Owns the seam between the pipeline and one tool: what a tool is, what it is given, what it gives back.
+
+A tool has one method. It must not know which session, turn or client it works for; it reads no configuration and no
+clock of its own. It says that it failed by raising ToolFailure; whatever else it raises is recorded as TOOL_FAILED.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
+
+from refold_protocol.ids import CallId
+from refold_protocol.json_text import JsonText
+from refold_protocol.session.header_types import ToolSchema
+from refold_protocol.session.messages import ResultBlock, text_content
+from refold_server.tools.failure import ToolFailure
+from refold_server.tools.paths import Workspace
+
+__all__ = ["OUTPUT_LIMIT", "TIME_LIMIT_S", "Tool", "ToolContext", "ToolFailure", "ToolOutput", "text_output"]
+
+OUTPUT_LIMIT: Final = 50_000
+"""Characters (Unicode code points) of text that one result may hold."""
+
+TIME_LIMIT_S: Final = 120.0
+"""Seconds that one call may take."""
+
+
+class ToolContext(Struct, frozen=True):
+    """What a call may work with. `output_limit` counts characters, `time_limit_s` seconds."""
+
+    workspace: Workspace
+    call_id: CallId
+    output_limit: int = OUTPUT_LIMIT
+    time_limit_s: float = TIME_LIMIT_S
+
+
+class ToolOutput(Struct, frozen=True):
+    """What a call gave. `meta` is for programs and never shown to the model."""
+
+    content: tuple[ResultBlock, ...]
+    meta: JsonText | None = None
+
+
+class Tool(Protocol):
+    """One tool. `schema` never changes while the process lives; `read_only` tells that it may run beside others."""
+
+    @property
+    def schema(self) -> ToolSchema:
+        """The name, the description and the JSON Schema that the model is sent."""
+        ...
+
+    @property
+    def read_only(self) -> bool:
+        """Whether a run changes nothing that another run could see."""
+        ...
+
+    @property
+    def params(self) -> type[Struct]:
+        """The struct that arguments are read into; it forbids unknown fields and agrees with `schema.parameters`."""
+        ...
+
+    async def run(self, context: ToolContext, params: Any) -> ToolOutput:
+        """Do it. `params` is an instance of `self.params`. Raises ToolFailure."""
+        ...
+
+
+def text_output(text: str) -> ToolOutput:
+    """Give an output that is `text` alone."""
+    return ToolOutput(text_content(text))
