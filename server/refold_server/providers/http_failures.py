@@ -1,0 +1,148 @@
+"""Owns what goes wrong around a stream: refused connections, statuses, pages of HTML. Each becomes one ProviderError.
+
+Error objects inside a body are read where those inside a stream are (`dialects/failures.py`). Knows nothing of requests
+and keys; whoever raises these errors takes secrets out of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, cast
+
+from refold_protocol.dialects.failures import Failure, failure_error, kind_of_status, read_failure, short
+from refold_protocol.errors import ProviderError
+from refold_server.providers.retry_after import retry_after_ms
+
+if TYPE_CHECKING:
+    import httpx
+
+MAX_ERROR_BYTES: Final = 64 * 1024
+"""How much of an answer that is no stream is read."""
+
+_REQUEST_IDS: Final = ("x-request-id", "request-id", "x-amzn-requestid", "x-amz-request-id", "cf-ray")
+_TITLE: Final = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+
+
+def request_id(headers: Mapping[str, str]) -> str | None:
+    """Give the provider's name for a request, for reports to it; None where the headers hold none."""
+    return next((short(headers[name], 200) for name in _REQUEST_IDS if headers.get(name)), None)
+
+
+def status_error(status: int, headers: Mapping[str, str], body: bytes, now: float) -> ProviderError:
+    """Give the error of an answer whose status is no success. `headers` have names in lower case, `body` is its
+    beginning, `now` is Unix time in seconds."""
+    wait = retry_after_ms(headers, now)
+    name = request_id(headers)
+    if 300 <= status < 400:
+        target = short(headers.get("location", "nowhere").split("?")[0], 120)
+        message = f"the provider answered {status} and points to {target}; refold follows no redirects: correct base_url"
+        return ProviderError("provider.rejected", message, status=status, request_id=name)
+    failure = None if media_type(headers) == "text/html" else _failure_in(body)
+    if failure is not None:
+        return failure_error(failure, status=status, retry_after_ms=wait, request_id=name)
+    kind = kind_of_status(status)
+    sentence = f"the provider answered {status}{_phrase(status)}"
+    if body and media_type(headers) == "text/html":
+        sentence += " with a page of HTML"
+    return ProviderError(kind, f"{sentence}; {_advice(kind, wait)}", status=status, retry_after_ms=wait, request_id=name)
+
+
+def not_a_stream(headers: Mapping[str, str], body: bytes) -> ProviderError:
+    """Give the error of a successful answer of another media type: what was expected, and what came. An error object in
+    it goes first."""
+    if media_type(headers) == "application/json" and (failure := _failure_in(body)) is not None:
+        return failure_error(failure, request_id=request_id(headers))
+    page = _TITLE.search(body.decode("utf-8", "replace"))
+    sample = short(page[1], 80) if page else short(body[:400].decode("utf-8", "replace"), 80)
+    return ProviderError(
+        "provider.badStream",
+        f"expected an event stream, and the provider sent {media_type(headers) or 'an unnamed type'} ({sample!r}); "
+        "check base_url, and whether something signs you in in between",
+        status=200,
+        request_id=request_id(headers),
+    )
+
+
+def connection_error(error: httpx.HTTPError, host: str, *, answered: bool) -> ProviderError:
+    """Give the error of a connection that failed; `answered` tells that headers of an answer had come."""
+    import httpx
+
+    root = _root(error)
+    if answered:
+        if isinstance(error, httpx.DecodingError):
+            return ProviderError("provider.badStream", "the provider's compressed answer could not be read; try again")
+        return ProviderError("provider.badStream", "the connection broke in the middle of the provider's answer; try again")
+    if isinstance(root, ssl.SSLCertVerificationError):
+        why = f"its certificate is not trusted ({root.verify_message})"
+        return _unreachable(host, f"{why}; set SSL_CERT_FILE if you trust its issuer")
+    if isinstance(root, socket.gaierror):
+        return _unreachable(host, "the name cannot be resolved; check base_url and the network")
+    if isinstance(root, ConnectionRefusedError):
+        return _unreachable(host, "the connection was refused; is the server running, and is base_url right?")
+    if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
+        return _unreachable(host, "no connection within the time limit; check base_url and the network")
+    if isinstance(error, httpx.ProxyError):
+        return _unreachable(host, "the proxy did not let it through; check HTTPS_PROXY and NO_PROXY")
+    if isinstance(error, httpx.ConnectError):
+        return _unreachable(host, f"{short(str(root) or type(root).__name__, 120)}; check base_url and the network")
+    return ProviderError("provider.unreachable", f"{host} closed the connection without an answer; try again")
+
+
+def media_type(headers: Mapping[str, str]) -> str:
+    """Give the media type of an answer in lower case, without parameters; empty where there is none."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _failure_in(body: bytes) -> Failure | None:
+    text = body.decode("utf-8", "replace")
+    try:
+        return read_failure(json.loads(text))
+    except (ValueError, RecursionError):  # prose is an error message too, as long as it is short
+        return Failure(text) if 0 < len(text.strip()) <= 300 else None
+
+
+def _advice(kind: str, wait: int | None) -> str:
+    if wait is not None:
+        return f"it asks to wait {wait // 1000:,} s"
+    return {
+        "provider.auth": "check the key and what it may do",
+        "provider.rateLimited": "wait before the next try",
+        "provider.overloaded": "try again later",
+        "provider.timeout": "try again",
+    }.get(kind, "check base_url and the model's name")
+
+
+def _phrase(status: int) -> str:
+    try:
+        return f" ({HTTPStatus(status).phrase})"
+    except ValueError:  # a status of the provider's own, like 529
+        return ""
+
+
+def _unreachable(host: str, why: str) -> ProviderError:
+    return ProviderError("provider.unreachable", f"{host} could not be reached: {why}")
+
+
+def _root(error: BaseException) -> BaseException:
+    """Give the operating system's or the TLS library's error below httpx's, or the innermost one."""
+    chain = list(_causes(error))
+    return next((cause for cause in reversed(chain) if isinstance(cause, OSError)), chain[-1])
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    waiting: list[BaseException] = [error]
+    while waiting:
+        cause = waiting.pop()
+        if id(cause) in seen:
+            continue
+        seen.add(id(cause))
+        yield cause
+        if isinstance(cause, ExceptionGroup):  # one attempt for each address of a name; the first speaks for all
+            waiting.append(cast("ExceptionGroup[Exception]", cause).exceptions[0])
+        waiting.extend(below for below in (cause.__context__, cause.__cause__) if below is not None)
