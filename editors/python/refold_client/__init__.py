@@ -1,1 +1,34 @@
-"""A client of the daemon for programs: it starts one, talks to it over pipes, and keeps no truth of its own."""
+"""A headless client of refold: it starts a daemon, opens sessions, prompts, follows events. It keeps no truth of its own.
+
+async with spawn(["refold", "serve"]) as client:
+    session = (await client.open_session(cwd="/path/to/work"))["session"]
+    events = await client.subscribe(session)
+    started = await client.start_turn(session, "What does main do?")
+    async for event in events:
+        if event["type"] == "turn/end" and event["data"]["turn"] == started["turn"]:
+            break
+"""
+
+from refold_client.client import Client, spawn
+from refold_client.errors import (
+    ClientError,
+    ConnectionEndedError,
+    GapError,
+    RpcError,
+    UnclaimedMessageError,
+    WriterChangedError,
+)
+from refold_client.subscription import Cursor, Subscription
+
+__all__ = [
+    "Client",
+    "ClientError",
+    "ConnectionEndedError",
+    "Cursor",
+    "GapError",
+    "RpcError",
+    "Subscription",
+    "UnclaimedMessageError",
+    "WriterChangedError",
+    "spawn",
+]

@@ -1,0 +1,171 @@
+"""Owns the client's calls: one method for each thing that a person or a script does with a session.
+
+Thin on purpose: results are the JSON objects of the protocol, events are the JSON of the log. Keeps no truth: whatever it
+knows of a session it asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import anyio
+
+from refold_client.connection import Connection, Json
+from refold_client.errors import ConnectionEndedError
+from refold_client.subscription import Cursor, Subscription
+
+
+class Client:
+    """A connection that `spawn` began. `server` is the daemon's answer to `initialize`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.server: Json = {}
+        self._subscriptions: dict[int, Subscription] = {}
+        connection.on_notification("session/events", self._take_events)
+
+    @property
+    def pid(self) -> int:
+        """The daemon's process."""
+        return self.connection.process.pid
+
+    async def request(self, method: str, params: Any = None) -> Any:
+        """Call any method. Raises RpcError, ConnectionEndedError and UnclaimedMessageError."""
+        return await self.connection.request(method, params)
+
+    async def open_session(
+        self,
+        session: str | None = None,
+        *,
+        cwd: str | Path | None = None,
+        mode: Literal["write", "read"] = "write",
+        **settings: Any,
+    ) -> Json:
+        """session/open: one that exists, or with `cwd` a new one, with `title`, `model`, `permissions`, `limits`."""
+        given = _present(session=session, cwd=None if cwd is None else str(cwd), **settings)
+        return await self.request("session/open", given | {"mode": mode})
+
+    async def close_session(self, session: str, *, cancel: bool = False) -> None:
+        """session/close."""
+        await self.request("session/close", {"session": session, "cancel": cancel})
+
+    async def flush(self, session: str, up_to: int | None = None) -> int:
+        """session/flush: give the seq of the last durable event."""
+        return (await self.request("session/flush", _present(session=session, upTo=up_to)))["durable"]
+
+    async def read(self, session: str, view: str, *, at: int | None = None, page: Json | None = None) -> Json:
+        """session/read: give the view, with `next` where there is more."""
+        return await self.request("session/read", _present(session=session, view=view, at=at, page=page))
+
+    async def start_turn(self, session: str, text: str) -> Json:
+        """turn/start: give `input`, `turn`, `seq` once the prompt is on disk."""
+        return await self.request("turn/start", {"session": session, "content": [{"type": "text", "text": text}]})
+
+    async def wait_turn(self, session: str, turn: int | None = None, *, input_id: str | None = None) -> Json:
+        """turn/wait: give the `turn/end` event."""
+        return await self.request("turn/wait", _present(session=session, turn=turn, input=input_id))
+
+    async def prompt(self, session: str, text: str) -> Json:
+        """Start a turn and wait for it: give the `turn/end` event."""
+        started = await self.start_turn(session, text)
+        return await self.wait_turn(session, input_id=started["input"])
+
+    async def interrupt(self, session: str, turn: int) -> Json | None:
+        """turn/interrupt: give the reason with which the turn ended."""
+        return (await self.request("turn/interrupt", {"session": session, "turn": turn}))["reason"]
+
+    async def subscribe(
+        self, session: str, *, after: int | Literal["tail"] | Cursor = -1, writer: str | None = None
+    ) -> Subscription:
+        """event/subscribe: follow a session's log behind `after`, or from a cursor of an earlier connection."""
+        if isinstance(after, Cursor):
+            after, writer = after.after, after.writer
+        made: list[Subscription] = []
+
+        def claim(reply: Json) -> None:
+            begin: int = reply["tail"] if isinstance(after, str) else after
+            subscription = Subscription(session, begin, reply, self._unsubscribe)
+            self._subscriptions[subscription.id] = subscription
+            made.append(subscription)
+
+        params = _present(session=session, after=after, writer=writer)
+        await self.connection.request("event/subscribe", params, claim=claim)
+        return made[0]
+
+    async def close(self) -> int:
+        """End the daemon in good order and give its exit code. Raises UnclaimedMessageError for what nobody claimed."""
+        await self.connection.request("shutdown")
+        await self.connection.notify("exit")
+        code = await self.connection.process.wait()
+        self.connection.complain()
+        return code
+
+    async def receive(self) -> None:
+        """Take what the daemon sends until it is gone; then every subscription ends behind the events that came."""
+        try:
+            await self.connection.run()
+        finally:
+            for subscription in self._subscriptions.values():
+                subscription.fail(ConnectionEndedError("the daemon is gone"))
+
+    def _take_events(self, notice: Any) -> bool:
+        subscription = self._subscriptions.get(notice["subscription"])
+        if subscription is None:
+            return False
+        subscription.take(notice)
+        return True
+
+    async def _unsubscribe(self, subscription: int) -> None:
+        # It stays known: notifications that were under way before the daemon heard of this are still its own.
+        await self.connection.request("event/unsubscribe", {"subscription": subscription})
+
+
+@asynccontextmanager
+async def spawn(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    stderr: int | IO[Any] | None = None,
+    options: Json | None = None,
+    name: str = "refold_client",
+) -> AsyncGenerator[Client]:
+    """Start a daemon and begin a connection; at the end of the block close both.
+
+    `options` are `initializationOptions`, `stderr` is where the daemon's standard error goes (default: ours). A block that
+    ends with an error kills the daemon by its pid; one that ends well closes it, unless `close` was called or the daemon
+    is gone already. Raises RpcError when `initialize` is refused, ConnectionEndedError when the daemon ends instead.
+    """
+    process = await anyio.open_process(command, env=env, cwd=cwd, stderr=stderr)
+    connection = Connection(process)
+    client = Client(connection)
+    receiving = asyncio.create_task(client.receive())
+    try:
+        client.server = await connection.request("initialize", _initialize_params(name, options))
+        await connection.notify("initialized", {})
+        yield client
+        if not connection.ended:
+            await client.close()
+        await receiving
+        connection.complain()
+    finally:
+        receiving.cancel()
+        if process.returncode is None:
+            process.kill()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait({receiving})
+            await process.aclose()
+
+
+def _initialize_params(name: str, options: Json | None) -> Json:
+    params: Json = {"processId": os.getpid(), "clientInfo": {"name": name}, "capabilities": {}}
+    return params if options is None else params | {"initializationOptions": options}
+
+
+def _present(**members: Any) -> Json:
+    return {name: value for name, value in members.items() if value is not None}

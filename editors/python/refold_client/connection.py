@@ -1,0 +1,167 @@
+"""Owns JSON-RPC over a child process's pipes, from the client's side.
+
+Every message must be claimed: a reply by a request of ours, a notification or a request by a handler. What nobody claims
+is raised at the next call and at the close, so that neither side's mistakes stay unseen. Must not know what methods mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import msgspec
+from anyio.abc import Process
+
+from refold_client.errors import ConnectionEndedError, RpcError, UnclaimedMessageError
+from refold_protocol.rpc.framing import Frame, FrameReader, encode_frame
+
+Json = dict[str, Any]
+
+
+class _Waiting:
+    """A request that has no reply yet. `claim` sees the result before any later message is looked at."""
+
+    def __init__(self, claim: Callable[[Any], None] | None) -> None:
+        self.claim = claim
+        self.done = anyio.Event()
+        self.reply: Json | None = None
+        self.abandoned = False
+
+
+class Connection:
+    """The client's end of one connection. `run` must be running in a task while others are used."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self._waiting: dict[int, _Waiting] = {}
+        self._notified: dict[str, Callable[[Any], bool | None]] = {}
+        self._asked: dict[str, Callable[[Any], Awaitable[Any]]] = {}
+        self._unclaimed: list[Any] = []
+        self._answering: set[asyncio.Task[None]] = set()
+        self.ended = False
+        """Whether the daemon has closed its output."""
+        self._last_id = 0
+        self._sending = anyio.Lock()
+
+    def on_notification(self, method: str, handler: Callable[[Any], bool | None]) -> None:
+        """Have `handler` called with the params of each such notification; it returns False for one that it does not
+        know either."""
+        self._notified[method] = handler
+
+    def on_request(self, method: str, handler: Callable[[Any], Awaitable[Any]]) -> None:
+        """Have the daemon's requests of this method answered by `handler`: its result, or the RpcError that it raises."""
+        self._asked[method] = handler
+
+    async def request(self, method: str, params: Any = None, *, claim: Callable[[Any], None] | None = None) -> Any:
+        """Send a request and give its result. Cancelling it cancels it at the daemon.
+
+        Raises RpcError, ConnectionEndedError, and UnclaimedMessageError for what came before.
+        """
+        self.complain()
+        if self.ended:
+            raise ConnectionEndedError(f"{method}: the daemon is gone")
+        self._last_id += 1
+        request_id, waiting = self._last_id, _Waiting(claim)
+        self._waiting[request_id] = waiting
+        try:
+            await self._send({"jsonrpc": "2.0", "id": request_id, "method": method} | _params(params))
+            await waiting.done.wait()
+        except anyio.get_cancelled_exc_class():
+            waiting.abandoned = True
+            with anyio.CancelScope(shield=True):
+                await self.notify("$/cancelRequest", {"id": request_id})
+            raise
+        reply = waiting.reply
+        if reply is None:
+            self.complain()  # what came instead of the reply says more than its absence
+            raise ConnectionEndedError(f"{method}: the daemon ended before it answered")
+        if "error" in reply:
+            raise RpcError(reply["error"])
+        return reply["result"]
+
+    async def notify(self, method: str, params: Any = None) -> None:
+        """Send a notification. Nothing happens when the daemon is gone."""
+        await self._send({"jsonrpc": "2.0", "method": method} | _params(params))
+
+    async def run(self) -> None:
+        """Take messages until the daemon closes its output or breaks the framing. Raises what a handler of notifications
+        raises."""
+        frames = FrameReader()
+        assert self.process.stdout is not None
+        try:
+            async for data in self.process.stdout:
+                for event in frames.feed(data):
+                    if isinstance(event, Frame):
+                        self._take(msgspec.json.decode(event.body))
+                    else:
+                        self._unclaimed.append(event)
+                        return
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass  # the daemon was killed, or the client is closing: the same end
+        finally:
+            if frames.mid_frame:
+                self._unclaimed.append("the output ended inside a frame")
+            self.ended = True
+            for waiting in self._waiting.values():
+                waiting.done.set()
+            for task in self._answering:
+                task.cancel()
+
+    def complain(self) -> None:
+        """Raise UnclaimedMessageError for what nobody claimed since the last time."""
+        if self._unclaimed:
+            messages, self._unclaimed = self._unclaimed, []
+            raise UnclaimedMessageError(messages)
+
+    async def _send(self, message: Json) -> None:
+        frame = encode_frame(msgspec.json.encode(message))
+        assert self.process.stdin is not None
+        async with self._sending:
+            with anyio.CancelScope(shield=True):  # half a frame would be the end of the connection
+                with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # gone: `run` tells those who wait
+                    await self.process.stdin.send(frame)
+
+    def _take(self, message: Any) -> None:
+        claimed = False
+        if "method" not in message:
+            claimed = self._take_reply(message)
+        elif "id" in message:
+            handler = self._asked.get(message["method"])
+            claimed = handler is not None
+            task = asyncio.create_task(self._answer(message["id"], handler, message.get("params")))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+        elif message["method"] in self._notified:
+            claimed = self._notified[message["method"]](message.get("params")) is not False
+        if not claimed:
+            self._unclaimed.append(message)
+
+    def _take_reply(self, message: Json) -> bool:
+        waiting = self._waiting.pop(message["id"], None) if isinstance(message.get("id"), int) else None
+        if waiting is None:
+            return False
+        waiting.reply = message
+        if waiting.claim is not None and "result" in message and not waiting.abandoned:
+            waiting.claim(message["result"])
+        waiting.done.set()
+        return True
+
+    async def _answer(self, request_id: Any, handler: Callable[[Any], Awaitable[Any]] | None, params: Any) -> None:
+        reply: Json = {"jsonrpc": "2.0", "id": request_id}
+        try:
+            if handler is None:
+                raise RpcError({"code": -32601, "message": "this client does not answer that"})
+            reply["result"] = await handler(params)
+        except RpcError as error:
+            reply["error"] = {"code": error.code, "message": error.message}
+        except Exception as error:  # noqa: BLE001  # answered, and raised where the caller looks
+            reply["error"] = {"code": -32603, "message": "the client's handler failed"}
+            self._unclaimed.append(error)
+        await self._send(reply)
+
+
+def _params(params: Any) -> Json:
+    return {} if params is None else {"params": params}
