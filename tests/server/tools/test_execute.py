@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,60 +11,38 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import Struct
 
-from refold_protocol.json_text import JsonText, check_json
-from refold_protocol.session.header_types import ToolSchema
+from refold_protocol.json_text import JsonText
 from refold_protocol.session.messages import TextBlock
 from refold_server.tools.arguments import read_arguments
 from refold_server.tools.execute import ToolAnswer, execute
 from refold_server.tools.failure import CODES, ToolFailure
 from refold_server.tools.output import NO_OUTPUT
 from refold_server.tools.registry import BUILT_IN, Registry, built_in_tools
-from refold_server.tools.tool import ToolContext, ToolOutput, text_output
+from refold_server.tools.scripted import ScriptedParams, ScriptedTool
+from refold_server.tools.tool import ToolOutput, text_output
 from tests.support.tool_calls import call, code, context, fill, text
 
 
-class DoubleParams(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    need_this: str
-    n: int | None = None
-
-
-class Double:
-    """A tool that does what a test says, and tells how often it ran."""
-
-    schema = ToolSchema("double", "Does what a test says.", check_json("{}"))
-    read_only = True
-    params = DoubleParams
-
-    def __init__(self, body: Callable[[], Awaitable[ToolOutput]]) -> None:
-        self._body = body
-        self.runs: list[DoubleParams] = []
-
-    async def run(self, context: ToolContext, params: DoubleParams) -> ToolOutput:
-        self.runs.append(params)
-        return await self._body()
-
-
-def _double(result: ToolOutput | BaseException) -> Double:
-    async def body() -> ToolOutput:
+def _tool(result: ToolOutput | BaseException) -> ScriptedTool:
+    async def body(_: ScriptedParams) -> ToolOutput:
         if isinstance(result, BaseException):
             raise result
         return result
 
-    return Double(body)
+    return ScriptedTool(body)
 
 
-def _endless() -> Double:
-    async def body() -> ToolOutput:
+def _endless() -> ScriptedTool:
+    async def body(_: ScriptedParams) -> ToolOutput:
         await anyio.sleep_forever()
         raise AssertionError
 
-    return Double(body)
+    return ScriptedTool(body)
 
 
-async def _run(tool: Double, arguments: str = '{"needThis":"x"}', **settings: Any) -> ToolAnswer:
-    return await execute(Registry((tool,)), "double", arguments, context(Path("/"), **settings))
+async def _run(tool: ScriptedTool, arguments: str = '{"needThis":"x"}', **settings: Any) -> ToolAnswer:
+    return await execute(Registry((tool,)), "scripted", arguments, context(Path("/"), **settings))
 
 
 @pytest.mark.anyio
@@ -83,9 +60,9 @@ async def test_an_unknown_tool_is_a_result_that_lists_the_known_ones() -> None:
     [
         ("{}", "missing required field `needThis`"),
         ('{"needThis":1}', "Expected `str`, got `int` - at `$.needThis`"),
-        ('{"needThis":"x","n":"3"}', "at `$.n`"),
-        ('{"needThis":"x","n":1.5}', "at `$.n`"),
-        ('{"needThis":"x","n":true}', "at `$.n`"),
+        ('{"needThis":"x","number":"3"}', "at `$.number`"),
+        ('{"needThis":"x","number":1.5}', "at `$.number`"),
+        ('{"needThis":"x","number":true}', "at `$.number`"),
         ('{"needThis":"x","other":1}', "unknown field `other`"),
         ('{"need_this":"x"}', "unknown field `need_this`"),
         ("[]", "must be a JSON object"),
@@ -96,7 +73,7 @@ async def test_an_unknown_tool_is_a_result_that_lists_the_known_ones() -> None:
     ],
 )
 async def test_wrong_arguments_are_named_and_the_tool_does_not_run_a_08c(arguments: str, named: str) -> None:
-    tool = _double(text_output("ran"))
+    tool = _tool(text_output("ran"))
     answer = await _run(tool, arguments)
     assert code(answer) == "INVALID_ARGUMENTS"
     assert named in text(answer)
@@ -105,15 +82,17 @@ async def test_wrong_arguments_are_named_and_the_tool_does_not_run_a_08c(argumen
 
 @pytest.mark.anyio
 async def test_a_missing_parameter_is_told_with_those_that_there_are_a_08c() -> None:
-    answer = await _run(_double(text_output("ran")), "{}")
-    assert text(answer) == ("wrong arguments of double: missing required field `needThis`. It takes needThis (required), n.")
+    answer = await _run(_tool(text_output("ran")), "{}")
+    assert text(answer) == (
+        "wrong arguments of scripted: missing required field `needThis`. It takes needThis (required), number."
+    )
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("number", ["NaN", "1e999", "-Infinity", "Infinity"])
 async def test_numbers_that_json_does_not_have_are_refused_with_a_reason_a_15c(number: str) -> None:
-    tool = _double(text_output("ran"))
-    answer = await _run(tool, f'{{"needThis":"x","n":{number}}}')
+    tool = _tool(text_output("ran"))
+    answer = await _run(tool, f'{{"needThis":"x","number":{number}}}')
     assert code(answer) == "INVALID_ARGUMENTS"
     assert number.lstrip("-") in text(answer)
     assert tool.runs == []
@@ -129,23 +108,23 @@ async def test_a_key_that_comes_twice_is_refused_with_a_reason_a_15d(tmp_path: P
 
 @pytest.mark.anyio
 async def test_half_a_surrogate_pair_in_arguments_is_refused_a_14a() -> None:
-    answer = await _run(_double(text_output("ran")), '{"needThis":"\\ud83d"}')
+    answer = await _run(_tool(text_output("ran")), '{"needThis":"\\ud83d"}')
     assert code(answer) == "INVALID_ARGUMENTS"
     assert "surrogate" in text(answer)
 
 
 @pytest.mark.anyio
 async def test_arguments_that_are_nested_absurdly_deep_are_refused() -> None:
-    answer = await _run(_double(text_output("ran")), '{"needThis":' + "[" * 100_000 + "]" * 100_000 + "}")
+    answer = await _run(_tool(text_output("ran")), '{"needThis":' + "[" * 100_000 + "]" * 100_000 + "}")
     assert code(answer) == "INVALID_ARGUMENTS"
 
 
 @pytest.mark.anyio
 async def test_a_good_call_gets_its_params_once() -> None:
-    tool = _double(text_output("done"))
-    answer = await _run(tool, ' {"needThis":"é🙂","n":null} ')
+    tool = _tool(text_output("done"))
+    answer = await _run(tool, ' {"needThis":"é🙂","number":null} ')
     assert answer == ToolAnswer((TextBlock("done"),), is_error=False)
-    assert tool.runs == [DoubleParams("é🙂")]
+    assert tool.runs == [ScriptedParams("é🙂")]
 
 
 class _OddError(Exception):
@@ -157,17 +136,17 @@ class _OddError(Exception):
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (ValueError("first line\nsecond line"), "double failed: ValueError: first line"),
-        (RuntimeError(), "double failed: RuntimeError"),
-        (TimeoutError("its own"), "double failed: TimeoutError: its own"),
-        (ExceptionGroup("several", [ValueError()]), "double failed: ExceptionGroup: several (1 sub-exception)"),
-        (SystemExit(3), "double failed: SystemExit: 3"),
-        (_OddError(), "double failed: _OddError"),
-        (ValueError("\ud83d"), "double failed: ValueError: \ufffd"),
+        (ValueError("first line\nsecond line"), "scripted failed: ValueError: first line"),
+        (RuntimeError(), "scripted failed: RuntimeError"),
+        (TimeoutError("its own"), "scripted failed: TimeoutError: its own"),
+        (ExceptionGroup("several", [ValueError()]), "scripted failed: ExceptionGroup: several (1 sub-exception)"),
+        (SystemExit(3), "scripted failed: SystemExit: 3"),
+        (_OddError(), "scripted failed: _OddError"),
+        (ValueError("\ud83d"), "scripted failed: ValueError: \ufffd"),
     ],
 )
 async def test_whatever_a_tool_raises_is_a_result_of_one_line(error: BaseException, said: str) -> None:
-    answer = await _run(_double(error))
+    answer = await _run(_tool(error))
     assert code(answer) == "TOOL_FAILED"
     assert text(answer) == said
     assert answer.error is not None
@@ -176,12 +155,12 @@ async def test_whatever_a_tool_raises_is_a_result_of_one_line(error: BaseExcepti
 
 @pytest.mark.anyio
 async def test_a_long_complaint_is_shortened() -> None:
-    assert len(text(await _run(_double(ValueError("x" * 100_000))))) < 1_000
+    assert len(text(await _run(_tool(ValueError("x" * 100_000))))) < 1_000
 
 
 @pytest.mark.anyio
 async def test_a_tool_says_itself_how_it_failed() -> None:
-    answer = await _run(_double(ToolFailure("DENIED", "Forbidden", "not that one")))
+    answer = await _run(_tool(ToolFailure("DENIED", "Forbidden", "not that one")))
     assert code(answer) == "DENIED"
     assert text(answer) == "not that one"
 
@@ -190,14 +169,14 @@ async def test_a_tool_says_itself_how_it_failed() -> None:
 async def test_a_tool_that_does_not_end_is_stopped() -> None:
     stopped: list[str] = []
 
-    async def body() -> ToolOutput:
+    async def body(_: ScriptedParams) -> ToolOutput:
         try:
             await anyio.sleep_forever()
         finally:
             stopped.append("yes")
         raise AssertionError
 
-    answer = await _run(Double(body), time_limit_s=0.01)
+    answer = await _run(ScriptedTool(body), time_limit_s=0.01)
     assert code(answer) == "TIMED_OUT"
     assert "0.01 s" in text(answer)
     assert stopped == ["yes"]
@@ -208,13 +187,13 @@ async def test_cancellation_is_not_swallowed() -> None:
     started = anyio.Event()
     answers: list[ToolAnswer] = []
 
-    async def body() -> ToolOutput:
+    async def body(_: ScriptedParams) -> ToolOutput:
         started.set()
         await anyio.sleep_forever()
         raise AssertionError
 
     async def run() -> None:
-        answers.append(await _run(Double(body)))
+        answers.append(await _run(ScriptedTool(body)))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run)
@@ -227,12 +206,12 @@ async def test_cancellation_is_not_swallowed() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("content", [(), (TextBlock(""),), (TextBlock("\n"),)])
 async def test_no_output_is_a_fixed_note_b_03d(content: tuple[TextBlock, ...]) -> None:
-    assert text(await _run(_double(ToolOutput(content)))) == NO_OUTPUT
+    assert text(await _run(_tool(ToolOutput(content)))) == NO_OUTPUT
 
 
 @pytest.mark.anyio
 async def test_output_is_bounded_by_default_at_fifty_thousand_characters_e_03() -> None:
-    answer = await _run(_double(text_output("🙂" * (10 << 20))))
+    answer = await _run(_tool(text_output("🙂" * (10 << 20))))
     assert 49_000 < len(text(answer)) <= 50_000
     assert "characters left out here" in text(answer)
     assert text(answer).encode().decode() == text(answer)
@@ -241,17 +220,17 @@ async def test_output_is_bounded_by_default_at_fifty_thousand_characters_e_03() 
 @pytest.mark.anyio
 @pytest.mark.parametrize("content", ["text", [1], (b"bytes",), None])
 async def test_output_that_is_none_is_the_tools_failure(content: object) -> None:
-    answer = await _run(_double(ToolOutput(cast("Any", content))))
+    answer = await _run(_tool(ToolOutput(cast("Any", content))))
     assert code(answer) == "TOOL_FAILED"
 
 
 @pytest.mark.anyio
 async def test_meta_that_is_not_strict_json_becomes_text_a_15e() -> None:
     async def meta(text: str) -> str | None:
-        return (await _run(_double(ToolOutput((TextBlock("x"),), JsonText(text))))).meta
+        return (await _run(_tool(ToolOutput((TextBlock("x"),), JsonText(text))))).meta
 
-    assert await meta('{"n":1}') == '{"n":1}'
-    assert await meta('{"n":NaN}') == '"{\\"n\\":NaN}"'
+    assert await meta('{"number":1}') == '{"number":1}'
+    assert await meta('{"number":NaN}') == '"{\\"number\\":NaN}"'
     assert await meta("\ud83d") == '"\ufffd"'
 
 

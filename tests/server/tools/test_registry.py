@@ -1,51 +1,16 @@
-"""The table of built-in tools: what models are told, in which order, and that it is true."""
+"""The table of built-in tools: which there are, and in which order models are told of them."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from typing import Any
 
-import msgspec
 import pytest
 
 from refold_protocol.errors import ConfigError, InvariantError
-from refold_protocol.json_text import check_json
 from refold_server.tools.registry import BUILT_IN, Registry, built_in_tools
-from refold_server.tools.tool import Tool
 from tests.support.tool_calls import call, code, text
-
-every_tool = pytest.mark.parametrize("tool", BUILT_IN, ids=lambda tool: tool.schema.name)
-
-
-def _from_struct(tool: Tool) -> dict[str, Any]:
-    """Give what msgspec reads out of a tool's struct, in the form in which the tools write their schemas."""
-    (definition,) = msgspec.json.schema_components([tool.params], ref_template="{name}")[1].values()
-    properties = {name: _plain(row) for name, row in definition["properties"].items()}
-    return {"type": "object", "properties": properties, "required": definition["required"], "additionalProperties": False}
-
-
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    (kind,) = [one for one in row.get("anyOf", [row]) if one != {"type": "null"}]
-    return {key: value for key, value in kind.items() if key != "default"}
-
-
-@every_tool
-def test_the_schema_that_models_see_is_what_the_struct_takes(tool: Tool) -> None:
-    schema = json.loads(check_json(tool.schema.parameters))
-    for row in schema["properties"].values():
-        assert row.pop("description"), "a parameter without a word on it"
-    assert schema == _from_struct(tool)
-    assert msgspec.structs.fields(tool.params)
-    assert tool.params.__struct_config__.forbid_unknown_fields
-    assert tool.params.__struct_config__.frozen
-
-
-@every_tool
-def test_a_tool_is_described_and_changes_nothing(tool: Tool) -> None:
-    assert tool.schema.description.endswith(".")
-    assert tool.read_only
 
 
 def test_the_tools_are_those_of_this_release_in_their_order_b_06() -> None:

@@ -1,0 +1,106 @@
+"""What the pipeline relies on, asked of every built-in tool and of the double."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Struct
+
+from refold_protocol.json_text import check_json
+from refold_protocol.session.messages import ImageBlock, TextBlock
+from refold_server.tools.arguments import read_arguments
+from refold_server.tools.failure import CODES, ToolFailure
+from refold_server.tools.registry import BUILT_IN
+from refold_server.tools.scripted import ScriptedParams, ScriptedTool
+from refold_server.tools.tool import Tool, ToolContext, ToolOutput, text_output
+from tests.support.tool_calls import context, fill
+
+
+async def _echo(params: ScriptedParams) -> ToolOutput:
+    if ".." in params.need_this:
+        raise ToolFailure("DENIED", "OutsideWorkspace", "not there")
+    return text_output(params.need_this)
+
+
+TOOLS: tuple[Tool, ...] = (*BUILT_IN, ScriptedTool(_echo))
+GOOD: dict[str, dict[str, Any]] = {
+    "list_files": {"path": "sub"},
+    "read_file": {"path": "a.txt", "startLine": 1},
+    "search_text": {"pattern": "inside", "regex": True},
+    "scripted": {"needThis": "x"},
+}
+OUTSIDE: dict[str, dict[str, Any]] = {
+    "list_files": {"path": ".."},
+    "read_file": {"path": "../x"},
+    "search_text": {"pattern": "x", "path": ".."},
+    "scripted": {"needThis": ".."},
+}
+every_tool = pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.schema.name)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> ToolContext:
+    """A call in a small workspace."""
+    return context(fill(tmp_path, {"a.txt": "inside\n", "sub/b.txt": "inside\n"}))
+
+
+def _params(tool: Tool, arguments: dict[str, Any]) -> Struct:
+    return read_arguments(tool.schema.name, json.dumps(arguments), tool.params)
+
+
+def _from_struct(tool: Tool) -> dict[str, Any]:
+    """Give what msgspec reads out of a tool's struct, in the form in which the tools write their schemas."""
+    (definition,) = msgspec.json.schema_components([tool.params], ref_template="{name}")[1].values()
+    properties = {name: _plain(row) for name, row in definition["properties"].items()}
+    return {"type": "object", "properties": properties, "required": definition["required"], "additionalProperties": False}
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    (kind,) = [one for one in row.get("anyOf", [row]) if one != {"type": "null"}]
+    return {key: value for key, value in kind.items() if key != "default"}
+
+
+@every_tool
+def test_the_schema_that_models_see_is_what_the_struct_takes(tool: Tool) -> None:
+    schema = json.loads(check_json(tool.schema.parameters))
+    for row in schema["properties"].values():
+        assert row.pop("description"), "a parameter without a word on it"
+    assert schema == _from_struct(tool)
+    assert tool.params.__struct_config__.forbid_unknown_fields
+    assert tool.params.__struct_config__.frozen
+
+
+@every_tool
+def test_a_tool_says_what_it_is_and_says_the_same_again(tool: Tool) -> None:
+    assert tool.schema.description.endswith(".")
+    assert tool.schema == tool.schema
+    assert tool.schema.name.isidentifier()
+    assert tool.read_only, "this release has no others"
+
+
+@every_tool
+@pytest.mark.anyio
+async def test_a_run_gives_blocks_and_leaves_nothing_behind(tool: Tool, place: ToolContext) -> None:
+    params = _params(tool, GOOD[tool.schema.name])
+    first = await tool.run(place, params)
+    before = sorted(os.listdir("/dev/fd"))
+    second = await tool.run(place, params)
+    assert sorted(os.listdir("/dev/fd")) == before
+    assert first == second, "reading twice gives the same"
+    assert all(isinstance(block, TextBlock | ImageBlock) for block in first.content)
+    assert first.content
+
+
+@every_tool
+@pytest.mark.anyio
+async def test_a_failure_has_a_code_of_the_table(tool: Tool, place: ToolContext) -> None:
+    with pytest.raises(ToolFailure) as caught:
+        await tool.run(place, _params(tool, OUTSIDE[tool.schema.name]))
+    assert caught.value.code in CODES
+    assert caught.value.name.isidentifier()
+    assert caught.value.message
