@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.logs import CLIENT, HEADER, LOOP, Log, call
 
 from refold_protocol.errors import InvalidEventError
 from refold_protocol.ids import ApprovalId, CallId
@@ -39,6 +38,7 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.messages import TextDelta, text_content
 from refold_protocol.session.work import work_step
+from tests.support.logs import CLIENT, HEADER, LOOP, Log, call, log_of
 
 WORDS = text_content("word")
 PROMPT = UserMessage(WORDS, CLIENT)
@@ -199,6 +199,9 @@ def test_a_header_stands_in_a_step_before_its_request(data: Any) -> None:
     for log in (Log(), unsent, after_step(), in_step(), replied()):
         refuses(log, data, "a header stands in a step, before its request")
     unsent.add(StepStart(1, 1))
+    unrecorded = log_of(unsent.events)
+    unrecorded.append(AssistantMessage(1, 1, WORDS, "e", "c", "stop"))
+    refuses(unrecorded, data, "a header stands in a step, before its request")
     work_step(unsent.work, seal(Draft(data), len(unsent.events), 0))
 
 

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.log_strategies import logs
-from tests.support.logs import CLIENT, HEADER, Log, call, log_of, spoken
 
 from refold_protocol.ids import ApprovalId, CallId, InputId
 from refold_protocol.json_text import JsonText
@@ -39,6 +37,8 @@ from refold_protocol.session.events import (
 from refold_protocol.session.header_types import CallConfig, EpochHeader
 from refold_protocol.session.messages import TextDelta, ToolCallBlock, text_content
 from refold_protocol.session.work import NO_WORK, OpenCall, Route, Stream, Work, fold_work, work_step
+from tests.support.log_strategies import logs
+from tests.support.logs import CLIENT, HEADER, Log, call, log_of, spoken
 
 LETTERS = {
     "instance/start": "I",
@@ -201,13 +201,13 @@ def test_calls_wait_in_the_order_of_the_reply_until_their_results() -> None:
 
 @pytest.mark.parametrize("outcome", ["allowed", "denied", "cancelled"])
 def test_a_call_knows_how_its_approval_stands(outcome: str) -> None:
-    log = _replied("c1", "c2")
-    approval = _asked(log, "c2")
-    assert log.work.approvals == ((approval, CallId("c2")),)
-    assert [one.approval for one in log.work.calls] == [None, "asked"]
+    log = _replied("c1", "c2", "c3")
+    other, approval = _asked(log, "c3", "ap3"), _asked(log, "c2")
+    assert log.work.approvals == ((other, CallId("c3")), (approval, CallId("c2")))
+    assert [one.approval for one in log.work.calls] == [None, "asked", "asked"]
     log.add(ApprovalDecided(approval, outcome, "once", CLIENT))
-    assert log.work.approvals == ()
-    assert [one.approval for one in log.work.calls] == [None, outcome]
+    assert log.work.approvals == ((other, CallId("c3")),)
+    assert [one.approval for one in log.work.calls] == [None, outcome, "asked"]
 
 
 def test_an_approval_that_is_decided_after_the_result_changes_no_other_call() -> None:
