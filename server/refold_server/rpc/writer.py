@@ -1,8 +1,9 @@
 """Owns the thread that writes, and the two lanes that lead to it: messages, and behind them events.
 
 The first lane takes everything at once and counts what is unsent; whoever fills it looks at that. The second lane is for
-`session/events` and is asked before it is filled (`has_room`): events wait in the log, not here. The thread sleeps until
-there is something to write, and never waits for the reader. Must not know messages.
+`session/events` and is asked before it is filled (`has_room`): events wait in the log, not here. What the kernel takes
+without waiting is written in the call itself; the thread sleeps until there is something to wait for, and never waits for
+the reader. Must not know messages.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from contextlib import suppress
 from typing import Final
 
 from refold_server.rpc.descriptors import write_all
+from refold_server.rpc.shortcut import Shortcut
 
 BATCH_BYTES: Final = 65_536
 """Small frames are written together up to this size: a system call costs more than a copy."""
@@ -52,6 +54,7 @@ class WriterThread:
         self._watched = False
         self._ending = False
         self._broken = False
+        self._shortcut = Shortcut(descriptor)
         self._wake = threading.Lock()  # held but for the moment in which the sleeping thread is woken
         self._wake.acquire()
 
@@ -62,20 +65,20 @@ class WriterThread:
     def send(self, frame: bytes) -> None:
         """Put a frame into the first lane. Nothing happens once nobody reads."""
         with self._lock:
-            if self._broken:
-                return
-            self._messages.append(frame)
-            self.unsent += 1
-            self.unsent_bytes += len(frame)
-            self._added(len(frame))
+            rest = self._left_over(frame)
+            if rest:
+                self._messages.append(rest)
+                self.unsent += 1
+                self.unsent_bytes += len(rest)
+                self._added(len(rest))
 
     def send_event(self, frame: bytes) -> None:
         """Put a frame into the second lane."""
         with self._lock:
-            if self._broken:
-                return
-            self._events.append(frame)
-            self._added(len(frame))
+            rest = self._left_over(frame)
+            if rest:
+                self._events.append(rest)
+                self._added(len(rest))
 
     @property
     def has_room(self) -> bool:
@@ -94,6 +97,12 @@ class WriterThread:
         with self._lock:
             self._ending = True
             self._wake_up()
+
+    def _left_over(self, frame: bytes) -> bytes:
+        """Write what can be written at once, while the thread has nothing to do; give what it must write."""
+        if self._broken:
+            return b""
+        return frame[self._shortcut.write(frame) :] if self._asleep else frame
 
     def _added(self, size: int) -> None:
         self.unwritten += size
@@ -143,6 +152,7 @@ class WriterThread:
     def _end(self) -> None:
         with self._lock:
             self._broken = True
+            self._shortcut.close()
             self._messages.clear()
             self._events.clear()
             self.unsent = self.unsent_bytes = self.unwritten = 0

@@ -60,6 +60,16 @@ async def test_messages_arrive_in_order(carrier: Carrier, recorder: Recorder) ->
     assert await carrier.bodies(500) == bodies
 
 
+async def test_messages_of_all_sizes_arrive_whole_and_in_order(carrier: Carrier, recorder: Recorder) -> None:
+    carrier.read_on()
+    sizes = [0, 1, 4095, 4096, 4097, 65_000, 65_536, 70_000, 300_000]
+    bodies = [b"%d" % (number % 10) * sizes[number * number % len(sizes)] for number in range(200)]
+    for body in bodies:
+        carrier.transport.send(encode_frame(body))
+        await asyncio.sleep(0)
+    assert await carrier.bodies(200) == bodies
+
+
 async def test_messages_go_before_events_that_wait(carrier: Carrier, recorder: Recorder) -> None:
     carrier.transport.send(encode_frame(LARGE))
     carrier.transport.send_event(encode_frame(b"event 1"))
