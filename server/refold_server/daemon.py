@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -125,11 +125,8 @@ class Daemon:
         source = Source("client", None if client is None else client.name)
         return _Ready(sessions, events, shared, _handlers(sessions, events, source))
 
-    def _spawn(self, work: Callable[[], Awaitable[Any]]) -> None:
-        async def run() -> None:
-            await work()
-
-        self._group.create_task(run())
+    def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._group.create_task(work())
 
     async def _on_end(self, reason: EndReason) -> None:
         if self._ready is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
 import anyio
@@ -65,7 +65,7 @@ async def whole_way(reads: list[bytes], folder: str, *, follow: bool) -> tuple[f
     frames = 0
     async with anyio.create_task_group() as tasks:
 
-        def spawn(work: Callable[[], Awaitable[Any]]) -> None:
+        def spawn(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
             tasks.start_soon(work)
 
         handle = await store.create(NewSession(SessionId(uuid7()), "/", epoch_ms()))

@@ -7,7 +7,7 @@ durable seq when it got to PLACE: `stream` (in the middle of a reply) or `tool` 
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ async def main(store: str, cwd: str, place: str) -> None:
 
     async with anyio.create_task_group() as tasks:
 
-        def spawn(work: Callable[[], Awaitable[Any]]) -> None:
+        def spawn(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
             tasks.start_soon(work)
 
         sessions = Sessions(kept, lambda folder: StuckHost(shared, folder, place, stuck), spawn)

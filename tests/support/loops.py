@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 
 from refold_protocol.ids import SessionId
-from refold_protocol.session.events import Event
+from refold_protocol.session.events import Event, TurnEnd
 from refold_protocol.session.messages import Source, text_content
+from refold_protocol.verify import Verifier
 from refold_server.loop.instance import Instance
-from refold_server.loop.seams import Seams
 from refold_server.loop.ledger import Ledger
+from refold_server.loop.seams import Seams
 from refold_server.sessions.session import Session
 from refold_storage.interface import NewSession, Store
 from refold_storage.memory import MemoryStore
@@ -31,7 +32,7 @@ async def scripted_session(
     kept = store or MemoryStore(clock=lambda: 1_000)
     async with anyio.create_task_group() as tasks:
 
-        def spawn(work: Callable[[], Awaitable[Any]]) -> None:
+        def spawn(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
             tasks.start_soon(work)
 
         try:
@@ -58,3 +59,30 @@ def types(session: Session, first: int = 0) -> list[str]:
         if not (event.type == "assistant/chunk" and names and names[-1] == event.type):
             names.append(event.type)
     return names
+
+
+def end_of(event: object) -> str:
+    """The kind of a turn's end."""
+    data = getattr(event, "data", None)
+    assert isinstance(data, TurnEnd)
+    return data.reason.kind
+
+
+def last(session: Session, kind: type) -> object:
+    """The data of the last event of a kind."""
+    return [event.data for event in session.ledger.handle.read() if isinstance(event.data, kind)][-1]
+
+
+def assert_proven(session: Session) -> None:
+    """Everything the log says was sent follows from it."""
+    verifier = Verifier()
+    for line in session.ledger.handle.lines(0):
+        verifier.feed(line)
+    report = verifier.report()
+    assert report.holds, report.differences
+    assert report.requests == report.equal
+
+
+async def echo(arguments: str) -> str:
+    """A tool that says what it was given."""
+    return f"got {arguments}"

@@ -129,8 +129,8 @@ EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
         results.RequestRebuildResult('{"model":"small","messages":[]}', DIGEST, DIGEST, "equal"),
     ),
     "log/verify": (
-        params.LogVerifyParams(SESSION, (0, 57)),
-        results.LogVerifyResult(58, 3, 2, 1, results.Mismatch("requestSha256", 44, DIGEST, "cd" * 32)),
+        params.LogVerifyParams(SESSION),
+        results.LogVerifyResult(58, 3, 2, 1, results.Mismatch("request", 44, f"the rebuilt request has {DIGEST}, recorded is another")),
     ),
     "session/events": (SessionEventsNotice(1, (CHUNK, LINE), 49, 57, 52, WRITER, True, "waiting for provider"), None),
 }

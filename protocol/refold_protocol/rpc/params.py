@@ -166,15 +166,10 @@ class RequestRebuildParams(Struct, frozen=True, gc=False, forbid_unknown_fields=
     step: Counting
 
 
-class LogVerifyParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
-    """`log/verify`: the events `range` (first and last seq); all where it is absent."""
+class LogVerifyParams(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """`log/verify`: the whole log."""
 
     session: SessionId
-    range: tuple[Seq, Seq] | None = None
-
-    def __post_init__(self) -> None:
-        if self.range is not None and self.range[0] > self.range[1]:
-            raise ValueError("range: the first seq comes after the last")
 
 
 def input_content(content: tuple[TextInput, ...]) -> tuple[InputBlock, ...]:

@@ -121,12 +121,12 @@ class RequestRebuildResult(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Mismatch(Struct, frozen=True, gc=False):
-    """The first thing that differs: `what` is `chain`, `requestSha256`, `sha256` or `bytes`, at the event `seq`."""
+    """The first thing that differs, at the event `seq`: `what` is `line`, `chain`, `head`, `grammar`, `pairing`,
+    `request` or `body`; `message` says what was expected and what was found."""
 
     what: str
     seq: int
-    expected: str
-    found: str
+    message: str
 
 
 class LogVerifyResult(Struct, frozen=True, gc=False, omit_defaults=True):

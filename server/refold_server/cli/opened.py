@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 from msgspec import Struct
 
+from refold_protocol.errors import RefoldError
 from refold_protocol.session.events import AbortCause
 from refold_server.config import load_config
 from refold_server.config_types import Config
@@ -41,11 +42,12 @@ async def opened(config: Config, *, create: bool = False) -> AsyncGenerator[Open
     """Open the store (a new one only with `create`) and give a command its surroundings. Raises what opening raises; at
     the end turns are stopped, sessions flushed and closed, and the first trouble of that is raised."""
     shared = Surroundings(config)
+    troubles: list[RefoldError] = []
     store = await open_configured_store(config.store, create=create, client="refold command")
     try:
         async with anyio.create_task_group() as tasks:
 
-            def spawn(work: Callable[[], Awaitable[Any]]) -> None:
+            def spawn(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
                 tasks.start_soon(work)
 
             sessions = Sessions(store, shared.host, spawn)

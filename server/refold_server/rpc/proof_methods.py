@@ -26,5 +26,5 @@ class ProofMethods:
         async with reading(self._sessions, params.session) as (handle, _):
             report = await check_log(handle)
         first = report.differences[0] if report.differences else None
-        mismatch = None if first is None else Mismatch(first.check, first.seq, first.expected, first.found)
+        mismatch = None if first is None else Mismatch(first.check, first.seq, first.message)
         return LogVerifyResult(report.events, report.requests, report.equal, report.not_shipped, mismatch)

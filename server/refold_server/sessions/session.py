@@ -7,7 +7,7 @@ Must not know of connections: any number of clients may act on it, and none is t
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
 
 import anyio
@@ -31,7 +31,7 @@ from refold_server.loop.instance import Instance
 from refold_server.loop.turn import run_turn
 from refold_server.loop.ledger import Ledger
 
-Spawn: TypeAlias = Callable[[Callable[[], Awaitable[Any]]], None]
+Spawn: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
 """Starts a task that outlives the call: the daemon's task group."""
 
 _log = logging.getLogger(__name__)
