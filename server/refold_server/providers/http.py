@@ -69,10 +69,11 @@ class HttpProvider:
         """Send `body` and give the chunks of the reply. See Provider.stream; each error has a kind, a sentence with a
         hint, and where known the status and the provider's name for the request."""
         del request  # the body says it all
-        patience = _Patience(self._timeouts)
         name: str | None = None
         try:
-            response = await self._send(body, patience)
+            client, headers = await self._client.get(), await self._headers()
+            patience = _Patience(self._timeouts)
+            response = await self._send(client, headers, body, patience)
             name = request_id(response.headers)
             try:
                 await self._check(response, patience)
@@ -84,15 +85,19 @@ class HttpProvider:
         except ProviderError as error:  # made fit to be shown: hints that only this provider knows, no secrets
             raise self._told(error, name) from None
 
-    async def _send(self, body: bytes, patience: _Patience) -> httpx.Response:
-        import httpx  # loaded by the client's thread by then, except for the names of errors
-
-        client = await self._client.get()
+    async def _headers(self) -> dict[str, str]:
         headers = {"user-agent": "refold", "accept-encoding": "identity"} | dict(self._dialect.headers)
         headers.update((name.lower(), value) for name, value in self._config.headers)
         key = await self._credentials.key()
         if key is not None:
             headers[self._dialect.key_header] = f"{self._dialect.key_prefix}{key}"
+        return headers
+
+    async def _send(
+        self, client: httpx.AsyncClient, headers: dict[str, str], body: bytes, patience: _Patience
+    ) -> httpx.Response:
+        import httpx  # loaded when the client was made
+
         limits = httpx.Timeout(None, connect=self._timeouts.connect_s, pool=self._timeouts.connect_s)
         try:
             request = client.build_request("POST", self._url, content=body, headers=headers, timeout=limits)

@@ -126,7 +126,7 @@ def _answer(word: str, paths: list[str], hits: list[Hit], hit: Hit, read: str | 
         return _stopped("read_file", read)
     elif hit.line not in lines:
         text += f"But read_file did not show line {hit.line}. "
-    elif lines[hit.line].strip() == hit.text.strip():
+    elif hit.text.strip().removeprefix("...").removesuffix("...") in lines[hit.line]:  # long lines are clipped
         text += f"read_file shows the same line among {len(lines)} lines. "
     else:
         text += f"But read_file shows at that place:\n\n    {lines[hit.line].strip()}\n\n"

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-_NUMBER: Final = re.compile(r"\d{1,10}(?:\.\d{1,20})?")
+_NUMBER: Final = re.compile(r"[0-9]{1,10}(?:\.[0-9]{1,20})?")
 
 
 def retry_after_ms(headers: Mapping[str, str], now: float) -> int | None:
