@@ -163,8 +163,10 @@ class Toy:
         return await self.endpoint.request("client/ask", {"question": 1})
 
     async def note(self, params: Text) -> None:
-        """Take a notification."""
+        """Take a notification; one without a text never ends."""
         self.notes.append(params.text)
+        if not params.text:
+            await asyncio.Event().wait()
 
     async def subscribe(self, params: EventSubscribeParams) -> Followed:
         """Answer, then send ten events in notifications of two, as a publisher would."""

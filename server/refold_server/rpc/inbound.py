@@ -68,9 +68,10 @@ class Inbound:
         self._group = group
         self._jobs: InFlight[Job] = InFlight()
         self._intake: Intake[Callable[[], None]] = Intake()
-        self._pumping = False
+        self._pumped = 0  # in this turn of the loop
         self._reading = True
         self._stopped = False
+        self._notified: set[asyncio.Task[None]] = set()
         self._quiet = asyncio.Event()
         self._quiet.set()
 
@@ -98,18 +99,19 @@ class Inbound:
         self.pump()
 
     def pump(self) -> None:
-        """Go on with what waits, as far as that is allowed now."""
-        self._pumping = False
-        for _ in range(BURST):
-            if not self._intake or self._is_paused:
-                break
+        """Go on with what waits, as far as that is allowed now: not more than BURST in one turn of the loop."""
+        if self._pumped:
+            return
+        while self._intake and not self._is_paused and self._pumped < BURST:
+            self._pumped += 1
             self._intake.take()()
-        if self._intake and self._is_paused:
+        if self._pumped:
+            asyncio.get_running_loop().call_soon(self._pump_on)
+        elif self._intake:
             self._connection.transport.watch()
-        elif self._intake and not self._pumping:
-            self._pumping = True
-            asyncio.get_running_loop().call_soon(self.pump)
-        self._balance()
+        if self._intake.is_full == self._reading and not self._stopped:
+            self._reading = not self._reading
+            (self._connection.transport.resume if self._reading else self._connection.transport.pause)()
 
     def stop(self) -> None:
         """Take nothing any more, cancel what runs, and forget what waits for its turn."""
@@ -121,6 +123,8 @@ class Inbound:
                 job.cancel()
             else:
                 self._jobs.finish(job.request.id)
+        for task in self._notified:
+            task.cancel()
         self._look_quiet()
 
     async def quiet(self) -> None:
@@ -132,10 +136,9 @@ class Inbound:
         transport = self._connection.transport
         return transport.unsent >= MAX_UNSENT_REPLIES or transport.unsent_bytes >= MAX_UNSENT_REPLY_BYTES
 
-    def _balance(self) -> None:
-        if self._intake.is_full == self._reading and not self._stopped:
-            self._reading = not self._reading
-            (self._connection.transport.resume if self._reading else self._connection.transport.pause)()
+    def _pump_on(self) -> None:
+        self._pumped = 0
+        self.pump()
 
     def _take_message(self, body: bytes) -> None:
         message = decode_message(body)
@@ -242,7 +245,9 @@ class Inbound:
         if row is None or handler is None or row.kind != "notification":
             logger.info("notification %s ignored", notification.method)
             return
-        self._group.create_task(run_notification(row, handler, notification.params))
+        task = self._group.create_task(run_notification(row, handler, notification.params))
+        self._notified.add(task)
+        task.add_done_callback(self._notified.discard)
 
     def _send(self, body: bytes) -> None:
         self._connection.transport.send(encode_frame(body))

@@ -26,7 +26,7 @@ class MemoryTransport:
         self._bodies: list[bytes] = []
         self._messages: deque[bytes] = deque()
         self._events: deque[bytes] = deque()
-        self._inbox: deque[bytes] = deque()
+        self._inbox: deque[tuple[bytes, ...]] = deque()
         self._changed = asyncio.Event()
 
     @property
@@ -87,9 +87,9 @@ class MemoryTransport:
         self._inbox.clear()
         self.pause()
 
-    def put(self, data: bytes) -> None:
-        """As the client: send bytes."""
-        self._inbox.append(data)
+    def put(self, data: bytes, *more: bytes) -> None:
+        """As the client: send bytes; several pieces are received in one turn of the loop."""
+        self._inbox.append((data, *more))
         self._deliver()
 
     def end(self) -> None:
@@ -131,7 +131,8 @@ class MemoryTransport:
 
     def _deliver_one(self) -> None:
         if self._inbox and not self.paused:
-            self._hooks.receive(self._inbox.popleft())
+            for piece in self._inbox.popleft():
+                self._hooks.receive(piece)
             self._deliver()
 
     def _progress(self) -> None:

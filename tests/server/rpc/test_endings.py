@@ -50,6 +50,14 @@ async def test_a_signal_cancels_what_runs_and_each_gets_its_reply() -> None:
         assert talk.toy.ended == ["terminated"]
 
 
+async def test_the_handler_of_a_notification_that_does_not_end_is_cancelled() -> None:
+    async with conversation() as talk:
+        talk.notify("toy/note", {})
+        await talk.until(lambda: talk.toy.notes == [""])
+        talk.notify("exit")
+        assert await talk.task == 1
+
+
 async def test_after_the_end_nothing_more_is_taken() -> None:
     async with conversation() as talk:
         talk.endpoint.end("terminated")

@@ -1,0 +1,68 @@
+"""Requests on one session that arrive together: each is answered as if it had come alone, in the order of arrival."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.daemons import SERVE, Place, kill, new_session, text_so_far
+from tests.support.fake_provider import FakeProvider, answer
+from tests.support.chat_stream import text
+from tests.support.processes import Process
+
+pytestmark = pytest.mark.anyio
+
+
+def together(process: Process, *calls: tuple[str, Any]) -> list[Any]:
+    """Send requests in one write; give their results or errors in the order of sending."""
+    first = len(calls) * 1000
+    process.put(*({"jsonrpc": "2.0", "id": first + n, "method": m, "params": p} for n, (m, p) in enumerate(calls)))
+    replies = [process.reply(first + number) for number in range(len(calls))]
+    return [reply.get("result", reply.get("error")) for reply in replies]
+
+
+def begun(process: Process, place: Place) -> Process:
+    process.initialize(initializationOptions={"store": str(place.store), "config": str(place.config)})
+    return process
+
+
+async def interrupted_session(place: Place) -> str:
+    """A session whose last turn was cut by a kill, so that opening it has something to write."""
+    with FakeProvider(answer(text("Half"), end="hang")) as provider:
+        place.provider(provider.base_url)
+        async with place.daemon() as client:
+            session = await new_session(client, place)
+            events = await client.subscribe(session)
+            await client.start_turn(session, "go")
+            await text_so_far(events, "Half")
+            await client.flush(session)
+            await kill(client)
+    return session
+
+
+async def test_two_opens_of_an_interrupted_session_write_its_closers_once(place: Place) -> None:
+    session = await interrupted_session(place)
+    before = len(await place.recorded(session))
+    with Process(SERVE) as process:
+        both = together(begun(process, place), *[("session/open", {"session": session})] * 2)
+        assert both[0] == both[1]
+        assert both[0]["tail"] == both[0]["durable"] == before + 2
+    after = await place.recorded(session)
+    assert [event["type"] for event in after[before:]] == ["assistant/message", "step/end", "turn/end"]
+
+
+async def test_an_open_behind_a_close_opens_anew(place: Place) -> None:
+    place.script({"text": "ok"})
+    async with place.daemon() as client:
+        session = await new_session(client, place)
+        await client.prompt(session, "go")
+    with Process(SERVE) as process:
+        given: Any = {"session": session}
+        (first,) = together(begun(process, place), ("session/open", given))
+        closed, second, flushed = together(
+            process, ("session/close", given), ("session/open", given), ("session/flush", given)
+        )
+        assert closed is None
+        assert second["writer"] != first["writer"]
+        assert flushed == {"durable": second["tail"]}
