@@ -49,7 +49,7 @@ class CommitQueue:
     def __init__(self, environment: Environment, delay: float, fail_point: FailPoint) -> None:
         self.environment: Final = environment
         self._delay = delay
-        self._fail_point = fail_point
+        self.fail_point = fail_point
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._queued: list[Backlog] = []
@@ -123,7 +123,7 @@ class CommitQueue:
     def _run(self) -> None:
         while (shares := self._next()) is not None:
             if shares:
-                outcome = commit_shares(self.environment, shares, self._claim, self._fail_point)
+                outcome = commit_shares(self.environment, shares, self._claim, self.fail_point)
                 self._tell(self._conclude(shares, outcome))
 
     def _next(self) -> list[Share] | None:

@@ -46,6 +46,17 @@ class Environment:
         """Why nothing can be read or written any more; None while all is well."""
         return self._unusable
 
+    @property
+    def map_bytes(self) -> int:
+        """Size of the map: how large the data file may become before the map grows."""
+        return self._environment.info()["map_size"]
+
+    @property
+    def syncs(self) -> bool:
+        """Whether each commit is on the disk, data and meta page, when it returns, without a writable map."""
+        flags = self._environment.flags()
+        return flags["sync"] and flags["metasync"] and not flags["writemap"]
+
     def spoil(self, reason: str) -> None:
         """Make the environment unusable for good."""
         self._unusable = self._unusable or reason
@@ -62,8 +73,10 @@ class Environment:
         try:
             yield transaction
         finally:
-            transaction.abort()
-            self._reads.release()
+            try:
+                transaction.abort()
+            finally:
+                self._reads.release()
 
     @contextmanager
     def writing(self) -> Generator[Transaction]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
 import lmdb
 from msgspec import Struct
@@ -43,22 +43,43 @@ class Databases(Struct, frozen=True):
 def check_data_file(folder: Path) -> None:
     """Look at the header of the data file in `folder`; an absent or empty one is fine, it becomes a new store.
 
-    Raises SessionFormatUnsupportedError for a file that is no LMDB database, or one of LMDB 1.0's format.
+    Raises SessionFormatUnsupportedError for a file that is no LMDB database, one of LMDB 1.0's format, and one that was
+    cut off so far that LMDB would read past its end, which kills the process.
     """
     try:
         with (folder / DATA_FILE).open("rb") as file:
-            head = file.read(_HEADER.size)
+            size = file.seek(0, 2)
+            if size == 0:
+                return
+            first = _meta(folder, file, 0)
+            second = _meta(folder, file, first.page_size)
     except FileNotFoundError:
         return
-    if not head:
-        return
-    if len(head) < _HEADER.size:
+    newest = max(first, second, key=lambda meta: meta.transaction)
+    if any((root + 1) * newest.page_size > size for root in newest.roots if root != _NO_PAGE):
+        raise _foreign(folder, "its data file was cut off")
+
+
+class _Meta(Struct, frozen=True):
+    page_size: int
+    roots: tuple[int, int]
+    transaction: int
+
+
+def _meta(folder: Path, file: BinaryIO, offset: int) -> _Meta:
+    """Read one of the two meta pages."""
+    file.seek(offset)
+    head = file.read(_META.size)
+    if len(head) < _META.size:
         raise _foreign(folder, "its data file is too short for a database")
-    _, _, flags, _, magic, version = _HEADER.unpack(head)
+    flags, magic, version, page_size, free_root, main_root, transaction = _META.unpack(head)
     if magic != _MAGIC or not flags & _META_PAGE:
         raise _foreign(folder, "its data file is no LMDB database")
     if version != _LMDB_FORMAT:
         raise _foreign(folder, f"its data file has version {version} of LMDB's format, and version {_LMDB_FORMAT} is read")
+    if not _SMALLEST_PAGE <= page_size <= _LARGEST_PAGE:
+        raise _foreign(folder, f"its data file has pages of {page_size} bytes")
+    return _Meta(page_size, (free_root, main_root), transaction)
 
 
 def is_new(environment: lmdb.Environment, folder: Path) -> bool:
@@ -113,10 +134,13 @@ def _foreign(folder: Path, reason: str) -> SessionFormatUnsupportedError:
     return SessionFormatUnsupportedError(f"{folder} holds no store that this release of refold reads: {reason}")
 
 
-_HEADER: Final = struct.Struct("=QHHIII")
-"""First page number, padding, page flags, free space, then magic and version of the first meta page, in the machine's
-byte order (MDB_page and MDB_meta of LMDB's mdb.c)."""
+_META: Final = struct.Struct("=10xH4xII16xI36xQ40xQ8xQ")
+"""Page flags; magic, version, page size; root pages of the free list and of the main database; number of the last
+transaction: a meta page, in the machine's byte order (MDB_page, MDB_meta and MDB_db of LMDB's mdb.c)."""
 
 _MAGIC: Final = 0xBEEFC0DE
 _META_PAGE: Final = 0x08
 _LMDB_FORMAT: Final = 1
+_NO_PAGE: Final = (1 << 64) - 1
+_SMALLEST_PAGE: Final = 512
+_LARGEST_PAGE: Final = 65_536

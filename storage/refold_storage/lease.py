@@ -22,7 +22,7 @@ from msgspec import Struct
 from refold_protocol.errors import LogUnwritableError, SessionAlreadyOwnedError, StorageFullError
 from refold_protocol.ids import SessionId
 from refold_storage.interface import Clock
-from refold_storage.space import is_full
+from refold_storage.space import FULL_ERRNOS
 
 PATIENCE_SECONDS: Final = 0.05
 """How long an opener goes on trying: a reader that only asks whether somebody owns the session holds the lock for an
@@ -108,7 +108,7 @@ class Leases:
         try:
             return self._lock(path)
         except OSError as error:
-            if is_full(error):
+            if error.errno in FULL_ERRNOS:
                 raise StorageFullError(f"no space left for the lease of session {session}") from None
             raise LogUnwritableError(f"the lease of session {session} cannot be taken: {error.strerror}") from None
 

@@ -66,7 +66,7 @@ async def open_store(
     LogBusyError when another process holds the write lock for longer than `flush_seconds`; LogUnwritableError when an
     earlier commit of this process failed for good, and in a forked child of a process that has the store open.
     """
-    folder = _absolute(path)
+    folder = _resolved(path)
 
     def open_new() -> CommitQueue:
         environment = open_environment(
@@ -79,8 +79,8 @@ async def open_store(
     return LmdbStore(commits, Leases(folder, clock, client), clock, new_uuid, limits)
 
 
-def _absolute(path: Path | str) -> Path:
-    return Path(path).expanduser().absolute()
+def _resolved(path: Path | str) -> Path:
+    return Path(path).expanduser().resolve()
 
 
 async def _in_thread(take: Callable[[], CommitQueue], seconds: float) -> CommitQueue:

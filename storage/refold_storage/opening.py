@@ -7,6 +7,7 @@ is `registry.py`'s business.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -97,6 +98,7 @@ def _open(folder: Path, size: int, now: int, max_bytes: int | None) -> Environme
             if is_new(environment, folder):  # asked again, now that no other process can be making it
                 create_databases(environment, transaction, now)
             databases = open_databases(environment, transaction, folder)
+        _keep_from_children(folder / DATA_FILE)
         return Environment(environment, databases, folder, max_bytes)
     except BaseException:
         environment.close()
@@ -127,9 +129,30 @@ def _mapped(folder: Path, size: int, *, readonly: bool) -> lmdb.Environment:
             size = max(size // 2, MIN_MAP_BYTES)
 
 
+def _keep_from_children(data: Path) -> None:
+    """Mark the descriptors of the data file as not to be inherited: LMDB does so for its lock file only."""
+    wanted = data.stat()
+    for entry in Path("/dev/fd").iterdir():
+        try:
+            if os.path.samestat(os.fstat(int(entry.name)), wanted):
+                os.set_inheritable(int(entry.name), False)
+        except OSError:  # the descriptor that listed the folder is closed again
+            continue
+
+
 def _clear_error(folder: Path, error: lmdb.Error) -> RefoldError:
     if isinstance(error, lmdb.DiskError):
         return StorageFullError(f"no space left for a store in {folder}")
-    if isinstance(error, lmdb.InvalidError | lmdb.VersionMismatchError | lmdb.CorruptedError | lmdb.PageNotFoundError):
+    if isinstance(error, _UNREADABLE):
         return SessionFormatUnsupportedError(f"{folder} holds no store that this release of refold reads: {error}")
     return ConfigError("store.path", f"the store in {folder} cannot be opened: {error}")
+
+
+_UNREADABLE: Final = (
+    lmdb.CorruptedError,
+    lmdb.InvalidError,
+    lmdb.InvalidParameterError,
+    lmdb.PageNotFoundError,
+    lmdb.VersionMismatchError,
+)
+"""What LMDB raises for a file that it cannot make sense of."""

@@ -67,7 +67,7 @@ def pack(first: int, lines: Sequence[bytes], digests: Sequence[bytes], settled: 
 def _fit(lines: Sequence[bytes], at: int, least: int, ratio: float) -> _Run | None:
     """Give a run from position `at` that fits into a record, close to the longest, with at least `least` lines; None
     when `least` lines do not fit, except that one line always does."""
-    most = min(len(lines) - at, MAX_EVENTS)
+    most = _most(lines, at)
     if least > most:
         return None
     best: _Run | None = None
@@ -89,6 +89,15 @@ def _fit(lines: Sequence[bytes], at: int, least: int, ratio: float) -> _Run | No
     return best
 
 
+def _most(lines: Sequence[bytes], at: int) -> int:
+    """How many lines a record from position `at` may hold at most: a long line ends it, unless it is the first."""
+    most = min(len(lines) - at, MAX_EVENTS)
+    for count in range(most):
+        if len(lines[at + count]) > _LONG_LINE:
+            return max(count, 1)
+    return most
+
+
 def _guess(lines: Sequence[bytes], at: int, least: int, most: int, ratio: float) -> int:
     room = _AIM - HEAD_BYTES
     count = 0
@@ -97,6 +106,9 @@ def _guess(lines: Sequence[bytes], at: int, least: int, most: int, ratio: float)
         count += 1
     return max(count, least)
 
+
+_LONG_LINE: Final = 32 * 1024
+"""A longer line stands alone without being tried beside others: it would have to deflate to less than a seventeenth."""
 
 _AIM: Final = 1_860
 _FULL_ENOUGH: Final = 1_700

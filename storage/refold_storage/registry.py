@@ -63,6 +63,11 @@ class Registry:
                 else:
                     commits.environment.spoil("the store was closed while another process held up its last commit")
 
+    def users(self) -> int:
+        """How many uses of usable environments are open."""
+        with self._lock:
+            return sum(users for commits, users in self._opened.values() if commits.environment.unusable is None)
+
     def after_fork(self) -> None:
         """Run in a forked child, where the locks may be held by threads that were not forked along."""
         self._opening = threading.Lock()

@@ -39,8 +39,8 @@ class LmdbStore:
     def __init__(
         self, commits: CommitQueue, leases: Leases, clock: Clock, new_uuid: Callable[[], str], limits: WriteLimits
     ) -> None:
-        self._commits = commits
-        self._environment: Final = commits.environment
+        self.commits: Final = commits
+        self.environment: Final = commits.environment
         self._leases = leases
         self._clock = clock
         self._new_uuid = new_uuid
@@ -71,7 +71,7 @@ class LmdbStore:
         """Open a session; see `interface.Store.open`."""
         self._check_open()
         if access == "read":
-            handle = ReadHandle(self._environment, session, self._handles.discard)
+            handle = ReadHandle(self.environment, session, self._handles.discard)
             self._handles.add(handle)
             return handle
         if self._row(session) is None:  # asked first, so that no lock file appears for a session that is not there
@@ -94,8 +94,8 @@ class LmdbStore:
     def recent(self, *, limit: int, before: RecentCursor | None = None) -> list[tuple[RecentCursor, SessionRecord]]:
         """List sessions, most recently active first; see `interface.Store.recent`."""
         self._check_open()
-        with self._environment.reading() as transaction:
-            rows = catalog.recent_rows(transaction, self._environment.databases, limit, before)
+        with self.environment.reading() as transaction:
+            rows = catalog.recent_rows(transaction, self.environment.databases, limit, before)
         return [(cursor, row.record) for cursor, row in rows]
 
     def is_owned(self, session: SessionId) -> bool:
@@ -105,7 +105,7 @@ class LmdbStore:
 
     def last_transaction(self) -> int:
         """Give a number that rises whenever any process commits anything to the store. About a microsecond."""
-        return self._environment.last_transaction()
+        return self.environment.last_transaction()
 
     async def close(self) -> None:
         """Close every handle and the environment. Idempotent. The first flush that failed is raised at the end."""
@@ -115,19 +115,19 @@ class LmdbStore:
         ends = await asyncio.gather(*(handle.close() for handle in handles), return_exceptions=True)
         if not self._closed:
             self._closed = True
-            REGISTRY.give_back(self._commits)
+            REGISTRY.give_back(self.commits)
         for end in ends:
             if end is not None:
                 raise end
 
     def _row(self, session: SessionId) -> SessionRow | None:
-        with self._environment.reading() as transaction:
-            return catalog.find(transaction, self._environment.databases, session)
+        with self.environment.reading() as transaction:
+            return catalog.find(transaction, self.environment.databases, session)
 
     def _stored(self, session: SessionId) -> tuple[SessionRow, Head, Record | None]:
         """Read where a log ends, and make sure that row and records agree about it."""
-        databases = self._environment.databases
-        with self._environment.reading() as transaction:
+        databases = self.environment.databases
+        with self.environment.reading() as transaction:
             row = catalog.find(transaction, databases, session)
             if row is None:
                 raise _unknown(session)
@@ -144,7 +144,7 @@ class LmdbStore:
     def _write_handle(self, lease: Lease, row: SessionRow, head: Head, open_run: Record | None) -> WriteHandle:
         writer = WriterId(f"{self._new_uuid()}.{head.tail}")
         backlog = Backlog(lease, writer, row, head, open_run)
-        handle = WriteHandle(self._commits, backlog, self._clock, self._limits, self._handles.discard)
+        handle = WriteHandle(self.commits, backlog, self._clock, self._limits, self._handles.discard)
         self._handles.add(handle)
         return handle
 

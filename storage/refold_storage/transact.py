@@ -16,6 +16,7 @@ from msgspec import Struct
 from refold_protocol.errors import LogError, LogUnwritableError, StorageFullError
 from refold_storage.backlog import Share
 from refold_storage.environment import Environment
+from refold_storage.format import DATA_FILE
 from refold_storage.landing import Landed, LandingRefusedError, land
 from refold_storage.space import is_full
 
@@ -50,7 +51,7 @@ def commit_shares(environment: Environment, shares: Sequence[Share], claim: Clai
                 failure = StorageFullError("the store has reached its largest allowed size")
                 return Outcome((), tuple(refused), failure)
         except Exception as error:  # noqa: BLE001 - whatever it was, somebody waits to be told
-            return Outcome((), tuple(refused), _meaning(error))
+            return Outcome((), tuple(refused), _meaning(error, environment, shares))
         else:
             return Outcome(landed, tuple(refused), None)
 
@@ -64,9 +65,14 @@ def _transact(environment: Environment, shares: Sequence[Share], claim: Claim, f
     return landed
 
 
-def _meaning(error: Exception) -> LogError:
+def _meaning(error: Exception, environment: Environment, shares: Sequence[Share]) -> LogError:
     if isinstance(error, StorageFullError | LogUnwritableError):
         return error
-    if isinstance(error, lmdb.Error | OSError) and is_full(error):
+    size = sum(len(line) for share in shares for line in share.lines) + _TREE_BYTES
+    if isinstance(error, lmdb.Error | OSError) and is_full(error, environment.folder / DATA_FILE, size):
         return StorageFullError(f"no space left for the log: {error}")
-    return LogUnwritableError(f"the log cannot be written any more, because a commit failed: {error!r}")
+    return LogUnwritableError(f"the log cannot be written any more, because a commit failed: {type(error).__name__}: {error}")
+
+
+_TREE_BYTES = 1 << 20
+"""What a commit writes beside its events, generously: pages of the trees and of the list of free pages."""

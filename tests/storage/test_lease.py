@@ -1,0 +1,113 @@
+"""A lease has one holder, whatever process asks, and dies with it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from refold_protocol.errors import LogUnwritableError, SessionAlreadyOwnedError
+from refold_storage.lease import Leases
+from tests.support.store_child import StoreChild
+from tests.support.stores import SESSION, StoreKind
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def leases(tmp_path: Path) -> Leases:
+    return Leases(tmp_path, lambda: 1_234, "the test")
+
+
+async def test_a_lease_is_refused_naming_its_holder(leases: Leases) -> None:
+    lease = await leases.take(SESSION)
+    with pytest.raises(SessionAlreadyOwnedError) as caught:
+        await leases.take(SESSION)
+    details = caught.value.details
+    assert (details["pid"], details["since"], details["client"]) == (os.getpid(), 1_234, "the test")
+    lease.release()
+    lease.release()
+    (await leases.take(SESSION)).release()
+
+
+async def test_the_file_of_a_lease_stays_and_names_nobody_when_it_is_free(leases: Leases, tmp_path: Path) -> None:
+    lease = await leases.take(SESSION)
+    path = leases.path(SESSION)
+    assert path.parent.parent == tmp_path / "leases"
+    assert path.parent.name == path.name[:2]
+    assert path.stat().st_mode & 0o777 == 0o600
+    inode = path.stat().st_ino
+    assert leases.is_held(SESSION)
+    lease.release()
+    assert not leases.is_held(SESSION)
+    assert leases.holder(SESSION) is None
+    assert (path.stat().st_ino, path.read_bytes()) == (inode, b"")
+
+
+async def test_asking_makes_no_file(leases: Leases) -> None:
+    assert not leases.is_held(SESSION)
+    assert not leases.path(SESSION).parent.exists()
+
+
+async def test_an_opener_outlasts_one_who_only_asks(leases: Leases) -> None:
+    """Whoever asks holds the lock for an instant; here that instant ends while the opener tries."""
+    (await leases.take(SESSION)).release()
+    file = os.open(leases.path(SESSION), os.O_RDONLY)
+    fcntl.flock(file, fcntl.LOCK_SH)
+    timer = threading.Timer(0.005, os.close, [file])
+    timer.start()
+    (await leases.take(SESSION)).release()
+    timer.join()
+
+
+async def test_a_lease_on_a_file_that_was_swept_away_is_not_taken(leases: Leases) -> None:
+    lease = await leases.take(SESSION)
+    leases.path(SESSION).unlink()
+    again = await leases.take(SESSION)
+    assert leases.is_held(SESSION)
+    again.release()
+    lease.release()
+
+
+async def test_a_lease_whose_file_says_nonsense_is_refused_without_a_name(leases: Leases) -> None:
+    lease = await leases.take(SESSION)
+    leases.path(SESSION).write_bytes(b"{half")
+    with pytest.raises(SessionAlreadyOwnedError) as caught:
+        await leases.take(SESSION)
+    assert "pid" not in caught.value.details
+    lease.release()
+
+
+async def test_a_folder_that_cannot_hold_leases_is_named(tmp_path: Path) -> None:
+    (tmp_path / "leases").write_bytes(b"a file")
+    with pytest.raises(LogUnwritableError):
+        await Leases(tmp_path, lambda: 1, "").take(SESSION)
+
+
+async def test_a_second_process_cannot_write_a_session_and_is_told_who_does(tmp_path: Path) -> None:
+    with StoreChild("write", tmp_path / "store", 3) as first:
+        assert first.answer() == "-1"
+        with StoreChild("own", tmp_path / "store") as second:
+            assert second.answer() == "exists"  # nothing is committed, but somebody holds the lease of that id
+        assert first.ask() == "2"
+        with StoreChild("own", tmp_path / "store") as third:
+            assert third.answer() == f"owned {first.pid}"
+
+
+async def test_the_operating_system_frees_the_lease_of_a_killed_process(tmp_path: Path) -> None:
+    with StoreChild("write", tmp_path / "store", 3) as child:
+        assert child.answer() == "-1"
+        assert child.ask() == "2"
+        store = await StoreKind(tmp_path / "store").open()
+        assert store.is_owned(SESSION)
+        with pytest.raises(SessionAlreadyOwnedError) as caught:
+            await store.open(SESSION, "write")
+        assert caught.value.details["pid"] == child.pid
+        child.kill()
+        assert not store.is_owned(SESSION)
+        handle = await store.open(SESSION, "write")
+        assert handle.tail == 2
+        await store.close()

@@ -1,0 +1,205 @@
+"""Owns the other process in tests of the store: `python -m tests.support.store_child COMMAND FOLDER [ARGUMENT]`.
+
+It says `ready` or a number a line on standard output, does a further step for each line on standard input, and ends when
+that is closed. `StoreChild` is the parent's side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import TracebackType
+
+from refold_protocol.errors import SessionAlreadyExistsError, SessionAlreadyOwnedError, SessionNotFoundError
+from refold_storage.interface import Handle, Store
+from refold_storage.lmdb_store import open_store
+from refold_storage.store import LmdbStore
+from tests.support.stores import NEW, SESSION, chunks, new_uuid, prompt, tool_result
+
+
+class StoreChild:
+    """A child process with a store open. It is ended by its pid."""
+
+    def __init__(self, command: str, folder: Path, argument: object = "") -> None:
+        self._popen = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.store_child", command, str(folder), str(argument)],
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.pid = self._popen.pid
+
+    def __enter__(self) -> StoreChild:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.kill()
+        for pipe in (self._popen.stdin, self._popen.stdout):
+            assert pipe is not None
+            pipe.close()
+
+    def answer(self) -> str:
+        """Wait for the next line; empty at the end."""
+        assert self._popen.stdout is not None
+        return self._popen.stdout.readline().strip()
+
+    def ask(self) -> str:
+        """Let the child do a further step; give what it says."""
+        assert self._popen.stdin is not None
+        self._popen.stdin.write("\n")
+        self._popen.stdin.flush()
+        return self.answer()
+
+    def rest(self) -> list[str]:
+        """Give all that it says until its end."""
+        assert self._popen.stdout is not None
+        return self._popen.stdout.read().split("\n")[:-1]
+
+    def kill(self) -> None:
+        """End it at once, as a crash does."""
+        if self._popen.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+        self._popen.wait()
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        os.kill(self.pid, number)
+
+
+def say(word: object) -> None:
+    """Answer the parent."""
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+async def asked() -> bool:
+    """Wait for the parent; False when it is done with us."""
+    line = await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    return line != ""
+
+
+async def writable(store: Store) -> Handle:
+    """Open the session for writing, or create it."""
+    try:
+        return await store.open(SESSION, "write")
+    except SessionNotFoundError:
+        return await store.create(NEW)
+
+
+async def write(store: LmdbStore, argument: str) -> None:
+    """Append and flush `argument` chunks at each step; say the durable seq."""
+    handle = await writable(store)
+    say(handle.tail)
+    while await asked():
+        handle.append(chunks(int(argument)))
+        say(await handle.flush())
+
+
+async def accept(store: LmdbStore, argument: str) -> None:
+    """Append without a flush; the background commit does the rest. Say the durable seq whenever it rises."""
+    handle = await writable(store)
+    handle.watch_durable(say)
+    handle.append(chunks(int(argument)))
+    await asked()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def read(store: LmdbStore, argument: str) -> None:
+    """Say the tail after each refresh."""
+    handle = await store.open(SESSION, "read")
+    say(handle.tail)
+    while await asked():
+        handle.refresh()
+        say(len(list(handle.read())) - 1)
+
+
+async def own(store: LmdbStore, argument: str) -> None:
+    """Try to open for writing; say who has it when that fails."""
+    try:
+        await writable(store)
+    except SessionAlreadyOwnedError as error:
+        say(f"owned {error.details.get('pid')}")
+    except SessionAlreadyExistsError:
+        say("exists")
+    else:
+        say("ready")
+        await asked()
+
+
+async def hold(store: LmdbStore, argument: str) -> None:
+    """Hold the store's write lock until asked to let go."""
+    with store.environment.writing():
+        say("ready")
+        await asked()
+    say("free")
+
+
+async def pin(store: LmdbStore, argument: str) -> None:
+    """Hold a read transaction open."""
+    with store.environment.reading():
+        say("ready")
+        await asked()
+
+
+async def made(store: LmdbStore, argument: str) -> None:
+    """Say the number of the store's last transaction."""
+    say(store.last_transaction())
+
+
+async def flood(store: LmdbStore, argument: str) -> None:
+    """Append batches of all sizes, flush now and then, and say each durable seq, until killed."""
+    rng = random.Random(int(argument))
+    handle = await writable(store)
+    handle.watch_durable(say)
+    while True:
+        for _ in range(rng.randrange(1, 6)):
+            many = chunks(rng.choice((1, 1, 1, 7, 40, 300)))
+            handle.append(rng.choice((many, [prompt(), *many], [*many, tool_result(rng.randrange(9_000), "")])))
+            await asyncio.sleep(0)
+        if rng.random() < 0.7:
+            await handle.flush()
+
+
+COMMANDS: dict[str, Callable[[LmdbStore, str], Awaitable[None]]] = {
+    "write": write,
+    "accept": accept,
+    "read": read,
+    "own": own,
+    "hold": hold,
+    "pin": pin,
+    "made": made,
+    "flood": flood,
+    "die": flood,
+}
+
+
+async def main() -> None:
+    """Open the store and run the command."""
+    command, folder, argument = sys.argv[1:]
+    stages = random.Random(argument)
+    left = stages.randrange(1, 12)
+
+    def fatal(stage: str) -> None:
+        """Die in the middle of some commit, at some stage."""
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def harmless(stage: str) -> None:
+        pass
+
+    store = await open_store(folder, new_uuid=new_uuid, commit_seconds=0.01, fail_point=fatal if command == "die" else harmless)
+    await COMMANDS[command](store, argument)
+    await store.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
