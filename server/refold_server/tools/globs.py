@@ -1,8 +1,8 @@
 """Owns the patterns of `.gitignore`: one line's grammar, and whether it names one path. Knows nothing of files.
 
 The grammar is git's: `*`, `?` and `[…]` within a name, `**` for any number of folders, `/` in front or in the middle to
-anchor, `/` at the end for folders only, `!` to take back, `\\` before a character that means itself. Unlike git, a class that
-holds a slash, which no name does, makes the line void, and `?` stands for a character where git takes a byte.
+anchor, `/` at the end for folders only, `!` to take back, `\\` before a character that means itself. Unlike git, `?` stands
+for a character, not for a byte.
 
 Patterns come with repositories and from models, so none may take long: names are matched by regular expressions without
 backtracking (`(?>…)`: the first place where a piece between two stars fits is always a right one), folders by the same
@@ -76,8 +76,7 @@ def parse_glob(line: str) -> Glob | None:
     folders_only = text.endswith("/")
     text = text[:-1] if folders_only else text
     anchored = "/" in text
-    parts = text.removeprefix("/").split("/")
-    names = [_name(part, deep=anchored and part == "**") for part in parts]
+    names = [_name(part, deep=anchored and part == "**") for part in _split(text.removeprefix("/"))]
     whole = tuple(name for name in names if name is not None)
     if len(whole) < len(names):
         return None
@@ -89,6 +88,26 @@ def _without_spaces(line: str) -> str:
     text = line.rstrip(" ")
     backslashes = len(text) - len(text.rstrip("\\"))
     return text + " " if backslashes % 2 and len(text) < len(line) else text
+
+
+def _split(text: str) -> list[str]:
+    """Split at slashes, also protected ones, but not in classes; what is no pattern comes back as it is, in one part."""
+    parts: list[str] = []
+    start = place = 0
+    while place < len(text):
+        char, place = text[place], place + 1
+        if char == "\\" and text[place : place + 1] != "/":
+            place += 1
+        elif char == "[":
+            found = _class(text, place)
+            if found is None:
+                return [text]
+            place = found[1]
+        elif char in "/\\":
+            parts.append(text[start : place - 1])
+            place += 1 if char == "\\" else 0
+            start = place
+    return [*parts, text[start:]]
 
 
 def _path_fits(names: tuple[Name, ...], parts: tuple[str, ...]) -> bool:
