@@ -38,6 +38,7 @@ format: .venv/.dev ## Lay out the code and apply safe fixes
 golden: .venv/.dev ## Write the golden files anew from the examples; read the diff before you commit it
 	$(BIN)/python -m tests.support.event_examples
 	$(BIN)/python -m tests.support.projection_examples
+	$(BIN)/python -m tests.support.rpc_examples
 
 bench: .venv/.dev ## Run the benchmarks and print their figures
 	@for file in $$(grep -l '^if __name__' tests/bench/*.py); do \
