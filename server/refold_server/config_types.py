@@ -1,0 +1,96 @@
+"""Owns the shape of a configuration that was read and found right. Frozen; passed as an argument to whoever needs it.
+
+Must not know files, TOML or defaults that depend on the machine: `config.py` fills these in. Nothing here holds a secret:
+keys are named by the variable or the command that gives them, except in HTTP headers, which are never logged or recorded.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from refold_protocol.json_text import JsonText
+
+
+class StoreConfig(Struct, frozen=True):
+    """Where the logs are. `map_bytes` is the map's first size, `max_bytes` the end of its growth; None: the store's own."""
+
+    path: Path
+    map_bytes: int | None = None
+    max_bytes: int | None = None
+
+
+class ProviderConfig(Struct, frozen=True):
+    """One server of models. `options` are the dialect's resolved settings; `base_url`, without a slash at its end, is None
+    for the embedded rehearsal provider alone. At most one of `key_env` and `key_command` (program and arguments) is set."""
+
+    name: str
+    dialect: str
+    options: JsonText
+    base_url: str | None = None
+    key_env: str | None = None
+    key_command: tuple[str, ...] | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class ModelConfig(Struct, frozen=True):
+    """What is set for one model; `name` is `provider/model`. Window and output are in tokens."""
+
+    name: str
+    context_window: int | None = None
+    max_output: int | None = None
+    chars_per_token: float | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    stop: tuple[str, ...] | None = None
+    reasoning_effort: str | None = None
+    extra: JsonText | None = None
+
+
+class LimitsConfig(Struct, frozen=True):
+    """Bounds of one turn: the largest number of steps."""
+
+    steps: int = 50
+
+
+class TimeoutsConfig(Struct, frozen=True):
+    """Bounds of one provider call, in seconds: to connect, to the first byte of output, between two pieces of it, in all."""
+
+    connect_s: float = 10.0
+    first_output_s: float = 300.0
+    progress_s: float = 120.0
+    total_s: float = 3600.0
+
+
+class ToolsConfig(Struct, frozen=True):
+    """Names of the tools that models are told of; None: all, an empty tuple: none."""
+
+    enabled: tuple[str, ...] | None = None
+
+
+class LogConfig(Struct, frozen=True):
+    """What is told on standard error: `debug`, `info`, `warning` or `error`, and what is more severe."""
+
+    level: str = "warning"
+
+
+class Config(Struct, frozen=True):
+    """A whole configuration. `providers` has the embedded one first, then those of the file in its order, as `models`."""
+
+    model: str
+    store: StoreConfig
+    providers: tuple[ProviderConfig, ...]
+    models: tuple[ModelConfig, ...] = ()
+    limits: LimitsConfig = LimitsConfig()
+    timeouts: TimeoutsConfig = TimeoutsConfig()
+    tools: ToolsConfig = ToolsConfig()
+    log: LogConfig = LogConfig()
+
+    def provider(self, name: str) -> ProviderConfig | None:
+        """Give the provider of that name, or None."""
+        return next((row for row in self.providers if row.name == name), None)
+
+    def profile(self, model: str) -> ModelConfig:
+        """Give what is set for `provider/model`; a row without settings when nothing is."""
+        return next((row for row in self.models if row.name == model), ModelConfig(model))
