@@ -43,6 +43,11 @@ def test_no_chunks_make_an_empty_reply_without_an_end() -> None:
     assert assemble(()) == Reply((), None, None)
 
 
+def test_a_call_that_nobody_named_has_an_empty_id_and_name() -> None:
+    """The loop gives it an id, and its unknown tool an error result."""
+    assert _content(BlockStart(0, "tool-call"), ToolCallDelta(0, "{}")) == (ToolCallBlock("", "", "{}"),)
+
+
 def test_deltas_of_a_block_are_joined_as_they_came() -> None:
     assert _content(BlockStart(0, "text"), TextDelta(0, "那"), TextDelta(0, ""), TextDelta(0, "🙂 ")) == (TextBlock("那🙂 "),)
 
