@@ -133,8 +133,8 @@ class Handle(Protocol):
         Each event gets the next seq and max(time of the one before, clock). When this returns the events are ordered
         and readable here; they survive a crash only after a `flush`. A batch is committed in one transaction. Raises
         InvalidEventError (from `seal`, or for a call from inside an observer), what `admit` raises,
-        SessionReadOnlyError, SessionHandleClosedError, and StorageFullError / LogUnwritableError when the handle is
-        stalled and its memory for accepted events is used up.
+        SessionReadOnlyError, SessionHandleClosedError, and, when the memory for accepted events is used up,
+        StorageFullError / LogUnwritableError on a stalled handle, LogBusyError on one whose commits do not keep up.
         """
         ...
 

@@ -6,6 +6,7 @@ must still stand where this writer left it: if it does not, somebody wrote past 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import lmdb
@@ -18,7 +19,7 @@ from refold_storage.backlog import Share
 from refold_storage.catalog import SessionRow
 from refold_storage.format import Databases
 from refold_storage.keys import record_key
-from refold_storage.packing import pack
+from refold_storage.packing import Packed, pack
 from refold_storage.records import Record, decode_record
 
 if TYPE_CHECKING:
@@ -54,12 +55,21 @@ def land(transaction: Transaction, databases: Databases, share: Share) -> Landed
     settled = () if share.open_run is None else share.open_run.lines
     first = share.base.tail + 1 - len(settled)
     packed = pack(first, [*settled, *share.lines], share.digests, len(settled))
-    for record in packed:
-        transaction.put(record_key(number, record.first), record.value, db=databases.records)
+    _put_records(transaction, databases, number, packed)
     row = replace(share.row, number=number)
     catalog.put(transaction, databases, row, before)
     last = packed[-1]
     return Landed(share, row, decode_record(last.first, last.value) if last.may_grow else None)
+
+
+def _put_records(transaction: Transaction, databases: Databases, number: int, packed: Sequence[Packed]) -> None:
+    """Store records, the first perhaps in place of an older one. New ones that belong at the very end of the database are
+    appended, which lets LMDB fill its pages to the brim; anywhere else it leaves a part of each page free."""
+    with transaction.cursor(db=databases.records) as cursor:
+        last = cursor.key() if cursor.last() else b""
+    for record in packed:
+        key = record_key(number, record.first)
+        transaction.put(key, record.value, append=key > last, db=databases.records)
 
 
 def _check_unmoved(share: Share, before: SessionRow | None) -> None:

@@ -7,6 +7,7 @@ is `registry.py`'s business.
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,7 @@ from refold_storage.format import (
     is_new,
     open_databases,
 )
+from refold_storage.space import FULL_ERRNOS
 
 DEFAULT_MAP_BYTES: Final = 1 << 40
 """Map of a store where nothing else is configured: 1 TiB of address space, not of disk."""
@@ -45,21 +47,23 @@ def open_environment(
     loop's thread. Raises ConfigError for a folder that cannot hold a store, SessionFormatUnsupportedError for one that
     holds something else, StorageFullError.
     """
-    _prepare(folder, create, filesystem)
+    there = _existing(folder)
+    _prepare(folder, there, create, filesystem)
     size = max(min(map_bytes or DEFAULT_MAP_BYTES, max_bytes or DEFAULT_MAP_BYTES), MIN_MAP_BYTES)
     try:
-        return _open(folder, size, now, max_bytes)
-    except lmdb.Error as error:
+        return _open(folder, there, size, now, max_bytes)
+    except (lmdb.Error, OSError) as error:
         raise _clear_error(folder, error) from error
 
 
-def _prepare(folder: Path, create: bool, filesystem: FilesystemOf) -> None:
-    """Make sure that `folder` is there, local, and holds a store of this version or nothing."""
+def _prepare(folder: Path, there: Path, create: bool, filesystem: FilesystemOf) -> None:
+    """Make sure that `folder` is there, local, and holds a store of this version or nothing. `there` is the part of its
+    path that existed before."""
     data = folder / DATA_FILE
     if not create and not data.exists():
         raise ConfigError("store.path", f"there is no store in {folder}")
     try:
-        refuse_remote(_existing(folder), filesystem)
+        refuse_remote(there, filesystem)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_data_file(folder)
         unlocked = data.exists() and data.stat().st_size > 0 and not (folder / LOCK_FILE).exists()
@@ -70,7 +74,7 @@ def _prepare(folder: Path, create: bool, filesystem: FilesystemOf) -> None:
 
 
 def _existing(folder: Path) -> Path:
-    """Give the nearest part of the path that exists: a new folder will lie on its file system."""
+    """Give the nearest part of the path that exists: a new folder will lie in it and on its file system."""
     for part in (folder, *folder.absolute().parents):
         if part.exists():
             return part
@@ -89,15 +93,18 @@ def _look_without_locks(folder: Path) -> None:
         raise _clear_error(folder, error) from error
 
 
-def _open(folder: Path, size: int, now: int, max_bytes: int | None) -> Environment:
+def _open(folder: Path, there: Path, size: int, now: int, max_bytes: int | None) -> Environment:
     environment = _mapped(folder, size, readonly=False)
     try:
         environment.reader_check()
         is_new(environment, folder)
         with environment.begin(write=True) as transaction:
-            if is_new(environment, folder):  # asked again, now that no other process can be making it
+            new = is_new(environment, folder)  # asked again, now that no other process can be making it
+            if new:
                 create_databases(environment, transaction, now)
             databases = open_databases(environment, transaction, folder)
+        if new:
+            _sync_folders(folder, there)
         _keep_from_children(folder / DATA_FILE)
         return Environment(environment, databases, folder, max_bytes)
     except BaseException:
@@ -140,8 +147,23 @@ def _keep_from_children(data: Path) -> None:
             continue
 
 
-def _clear_error(folder: Path, error: lmdb.Error) -> RefoldError:
-    if isinstance(error, lmdb.DiskError):
+def _sync_folders(folder: Path, there: Path) -> None:
+    """Make the names of a new store durable, up to the folder that was there before: LMDB syncs files, not folders."""
+    for part in (folder, *folder.parents):
+        file = os.open(part, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(file)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # a file system without syncing of folders has nothing to lose
+                raise
+        finally:
+            os.close(file)
+        if part == there:
+            break
+
+
+def _clear_error(folder: Path, error: lmdb.Error | OSError) -> RefoldError:
+    if isinstance(error, lmdb.DiskError) or (isinstance(error, OSError) and error.errno in FULL_ERRNOS):
         return StorageFullError(f"no space left for a store in {folder}")
     if isinstance(error, _UNREADABLE):
         return SessionFormatUnsupportedError(f"{folder} holds no store that this release of refold reads: {error}")

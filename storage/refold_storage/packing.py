@@ -1,6 +1,6 @@
 """Owns where one record ends and the next begins: borders follow from sizes and never mean anything.
 
-A record takes lines until it holds 256 or its value would pass 1,900 bytes; an event that needs more stands alone. How
+A record takes lines until it holds 256 or its value would pass MAX_RUN_BYTES; an event that needs more stands alone. How
 well a run deflates is only known after deflating it, so a border is found by a few tries around a guess. Pure.
 """
 
@@ -11,7 +11,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from refold_storage.records import HEAD_BYTES, MAX_EVENTS, MAX_STORED_BYTES, encode_record, record_body
+from refold_storage.records import HEAD_BYTES, MAX_EVENTS, encode_record, record_body
+
+MAX_RUN_BYTES: Final = 790
+"""Most bytes of a record with more than one event, head included: with its key and LMDB's own 26 bytes, five fill a page
+of 4,096 bytes. Where records are put in between others LMDB leaves about one place of each page free, which is why few
+large records would cost more than many small ones; beyond 2,014 bytes a value would even take pages of its own."""
 
 
 class Packed(Struct, frozen=True, gc=False):
@@ -65,28 +70,23 @@ def pack(first: int, lines: Sequence[bytes], digests: Sequence[bytes], settled: 
 
 
 def _fit(lines: Sequence[bytes], at: int, least: int, ratio: float) -> _Run | None:
-    """Give a run from position `at` that fits into a record, close to the longest, with at least `least` lines; None
-    when `least` lines do not fit, except that one line always does."""
+    """Give the longest run from position `at` that fits into a record; None when it would have less than `least` lines,
+    except that one line always fits."""
     most = _most(lines, at)
-    if least > most:
-        return None
     best: _Run | None = None
-    too_many = most + 1
+    low, high = least, most
     count = _guess(lines, at, least, most, ratio)
-    for tried in range(_TRIES):
-        run = _Run(count, record_body(lines[at : at + count]))
-        if run.size <= MAX_STORED_BYTES or count == 1:
-            best = run
-            if run.size >= _FULL_ENOUGH:
-                break
-        else:
-            too_many = count
-        low, high = (least if best is None else best.count + 1), too_many - 1
-        if low > high:
+    for _ in range(_TRIES):
+        if low > high or (best is not None and best.size > MAX_RUN_BYTES):
             break
-        aimed = count * _AIM // run.size if tried < _TRIES // 2 else (low + high) // 2
-        count = low if best is None and tried == _TRIES - 2 else min(max(aimed, low), high)
-    return best
+        count = min(max(count, low), high)
+        run = _Run(count, record_body(lines[at : at + count]))
+        if run.size <= MAX_RUN_BYTES or count == 1:
+            best, low = run, count + 1
+        else:
+            high = count - 1
+        count += (MAX_RUN_BYTES - run.size) * count // len(run.body[0])
+    return _Run(1, record_body(lines[at : at + 1])) if best is None and least == 1 else best
 
 
 def _most(lines: Sequence[bytes], at: int) -> int:
@@ -99,7 +99,7 @@ def _most(lines: Sequence[bytes], at: int) -> int:
 
 
 def _guess(lines: Sequence[bytes], at: int, least: int, most: int, ratio: float) -> int:
-    room = _AIM - HEAD_BYTES
+    room = MAX_RUN_BYTES - HEAD_BYTES
     count = 0
     while count < most and room > 0:
         room -= int((len(lines[at + count]) + 1) * ratio)
@@ -107,10 +107,9 @@ def _guess(lines: Sequence[bytes], at: int, least: int, most: int, ratio: float)
     return max(count, least)
 
 
-_LONG_LINE: Final = 32 * 1024
-"""A longer line stands alone without being tried beside others: it would have to deflate to less than a seventeenth."""
+_LONG_LINE: Final = 16 * 1024
+"""A longer line stands alone without being tried beside others: it would have to deflate to less than a twentieth."""
 
-_AIM: Final = 1_860
-_FULL_ENOUGH: Final = 1_700
+_FULL_ENOUGH: Final = MAX_RUN_BYTES - 20
 _TRIES: Final = 8
 _FIRST_RATIO: Final = 0.09

@@ -31,9 +31,6 @@ HEAD_BYTES: Final = 40
 MAX_EVENTS: Final = 256
 """Most events of one record."""
 
-MAX_STORED_BYTES: Final = 1_900
-"""Most bytes of a record's value, head included, unless one event alone needs more. Above 2,014 LMDB takes overflow pages."""
-
 MAX_LINE_BYTES: Final = 1 << 30
 """Longest line that fits the format: LMDB values and the head's length field end at 4 GiB, memory long before."""
 

@@ -224,6 +224,20 @@ async def test_a_lease_is_kept_while_its_events_are_on_their_way_to_the_disk(tmp
     await store.close()
 
 
+async def test_no_more_is_accepted_when_commits_do_not_keep_up_and_memory_is_used_up(tmp_path: Path, stages: Stages) -> None:
+    store = await open_store(tmp_path, new_uuid=new_uuid, backlog_bytes=1_000, fail_point=stages)
+    handle = await store.create(NEW)
+    stages.gate.clear()
+    handle.append([tool_result(2_000)])
+    with pytest.raises(LogBusyError):
+        handle.append(chunks(1))
+    assert handle.tail == 0
+    stages.gate.set()
+    await handle.flush()
+    assert handle.append(chunks(1))[0].seq == 1
+    await store.close()
+
+
 async def test_a_full_disk_is_tried_again_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("refold_storage.commit.RETRY_SECONDS", (0.001, 0.01))
     faults = DiskFaults()

@@ -65,6 +65,21 @@ async def test_a_new_store_has_its_databases_a_version_and_a_private_folder(tmp_
     environment.close()
 
 
+async def test_the_names_of_a_new_store_are_made_durable_up_to_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+
+    def note(file: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{file}"))
+
+    monkeypatch.setattr("refold_storage.opening.os.fsync", note)
+    await made(tmp_path / "deep" / "store")
+    assert synced == [str(tmp_path / "deep" / "store"), str(tmp_path / "deep"), str(tmp_path)]
+    await (await opened(tmp_path / "deep" / "store")).close()
+    assert len(synced) == 3
+
+
 async def test_opening_a_store_and_reading_it_writes_nothing(tmp_path: Path) -> None:
     await made(tmp_path)
     before = (tmp_path / "data.mdb").read_bytes()

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from refold_protocol.session.chain import CHAIN_START, chain_step
 from refold_protocol.session.codec import seal
-from refold_storage.packing import Packed, pack
-from refold_storage.records import MAX_EVENTS, MAX_STORED_BYTES, decode_record
+from refold_storage.packing import MAX_RUN_BYTES, Packed, pack
+from refold_storage.records import MAX_EVENTS, decode_record
 from tests.support.stores import chunks, tool_result
 
 SIZES = st.lists(st.sampled_from((1, 1, 1, 5, 40, 300, 900, 2_500, 9_000)), min_size=1, max_size=40)
@@ -37,7 +37,7 @@ def check(packed: list[Packed], first: int, lines: list[bytes], digests: list[by
         assert record.count == len(decoded.lines) <= MAX_EVENTS
         assert list(decoded.lines) == lines[seq - first : seq - first + record.count]
         assert decoded.digest == digests[seq - first + record.count - 1]
-        assert len(record.value) <= MAX_STORED_BYTES or record.count == 1
+        assert len(record.value) <= MAX_RUN_BYTES or record.count == 1
         seq += record.count
     assert seq == first + len(lines)
 
