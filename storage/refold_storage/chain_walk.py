@@ -25,21 +25,24 @@ class Link(Struct, frozen=True, gc=False):
 
 
 def walk_chain(handle: Handle) -> Iterator[Link]:
-    """Iterate over the committed events of a log with their computed digests, in order.
+    """Iterate over the committed events of a log with their computed digests, in order, up to its end as of now.
 
     Raises DigestMismatchError behind the events of the first record whose recorded digest differs (`seq` is its last
-    event, `first` its first), or at the end when the session's record does; SessionCorruptionError where records do not
-    follow each other. On a write handle with accepted events the last comparison is left out.
+    event, `first` its first), and at the end when the digest of the session's record does; SessionCorruptionError where
+    records do not follow each other. On a handle with uncommitted events the last comparison is left out.
     """
-    last = None
-    for last in walk_run(handle.records()):
-        yield last
-    digest = CHAIN_START if last is None else last.digest
-    if handle.tail == handle.durable and digest != handle.head_digest:
+    last = handle.durable
+    expected = handle.head_digest if handle.tail == last else None
+    found = CHAIN_START
+    for link in walk_run(handle.records()):
+        if link.seq <= last:  # the last record may have been extended meanwhile
+            found = link.digest
+            yield link
+    if expected is not None and found != expected:
         raise DigestMismatchError(
-            f"session {handle.id}: the lines up to event {handle.tail} give {digest.hex()}, where the session's record "
-            f"says {handle.head_digest.hex()}",
-            seq=handle.tail,
+            f"session {handle.id}: the lines up to event {last} give {found.hex()}, where the session's record "
+            f"says {expected.hex()}",
+            seq=last,
         )
 
 

@@ -526,3 +526,13 @@ async def test_closing_the_store_closes_every_handle(kind: StoreKind, store: Sto
     assert [again.get(handle.id).tail for handle in (one, two)] == [1, 2]
     assert not again.is_owned(SESSION)
     await again.close()
+
+
+async def test_a_walk_over_the_chain_ends_where_the_log_ended_when_it_began(store: Store) -> None:
+    handle = await filled(store, chunks(100))
+    walk = walk_chain(handle)
+    begun = [next(walk) for _ in range(3)]
+    for number in range(5):
+        handle.append(chunks(3, number))
+        await handle.flush()
+    assert [link.seq for link in (*begun, *walk)] == list(range(100))
