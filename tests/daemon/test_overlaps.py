@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.chat_stream import text
 from tests.support.daemons import SERVE, Place, kill, new_session, text_so_far
 from tests.support.fake_provider import FakeProvider, answer
-from tests.support.chat_stream import text
 from tests.support.processes import Process
 
 pytestmark = pytest.mark.anyio
@@ -60,9 +60,19 @@ async def test_an_open_behind_a_close_opens_anew(place: Place) -> None:
     with Process(SERVE) as process:
         given: Any = {"session": session}
         (first,) = together(begun(process, place), ("session/open", given))
-        closed, second, flushed = together(
-            process, ("session/close", given), ("session/open", given), ("session/flush", given)
-        )
+        closed, second = together(process, ("session/close", given), ("session/open", given))
         assert closed is None
         assert second["writer"] != first["writer"]
-        assert flushed == {"durable": second["tail"]}
+        assert process.call("session/flush", given) == {"durable": second["tail"]}
+
+
+def test_whoever_waits_for_a_turn_is_told_its_end_although_the_session_is_closed(place: Place) -> None:
+    with FakeProvider(answer(text("Half"), end="hang")) as provider, Process(SERVE) as process:
+        place.provider(provider.base_url)
+        session = begun(process, place).call("session/open", {"cwd": str(place.workspace)})["session"]
+        turn = process.call("turn/start", {"session": session, "content": [{"type": "text", "text": "go"}]})["turn"]
+        closed, waited = together(
+            process, ("session/close", {"session": session, "cancel": True}), ("turn/wait", {"session": session, "turn": turn})
+        )
+        assert closed is None
+        assert waited["data"]["reason"] == {"kind": "aborted", "cause": {"kind": "disposed"}}

@@ -34,6 +34,7 @@ class Ledger:
         self._call_ids: set[str] = set()
         self._turn_of_input: dict[InputId, int] = {}
         self._end_of_turn: dict[int, int] = {}
+        self._last_end: Event | None = None
         self._read()
 
     def append(self, *drafts: Draft) -> tuple[Event, ...]:
@@ -65,9 +66,12 @@ class Ledger:
         return self._turn_of_input.get(given)
 
     def turn_end(self, turn: int) -> Event | None:
-        """Give the `turn/end` of a turn, None while it runs or when it never was."""
+        """Give the `turn/end` of a turn, None while it runs or when it never was. The last one can be asked for after the
+        handle was closed: whoever waited for the turn may get to it after whoever waited to close the session."""
         seq = self._end_of_turn.get(turn)
-        return None if seq is None else next(iter(self.handle.read(seq, seq)))
+        if seq is None or (self._last_end is not None and self._last_end.seq == seq):
+            return None if seq is None else self._last_end
+        return next(iter(self.handle.read(seq, seq)))
 
     def _read(self) -> None:
         try:
@@ -90,6 +94,7 @@ class Ledger:
                     self._turn_of_input[trigger.input] = turn
                 case TurnEnd(turn=turn):
                     self._end_of_turn[turn] = event.seq
+                    self._last_end = event
                 case AssistantMessage(content=content):
                     self._call_ids.update(block.id for block in content if isinstance(block, ToolCallBlock))
                 case ToolCall(call_id=call_id):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+from weakref import WeakValueDictionary
+
+import anyio
 
 from refold_protocol.errors import ConfigError, RefoldError, SessionNotFoundError
 from refold_protocol.ids import SessionId
@@ -13,9 +16,9 @@ from refold_protocol.session.messages import Source
 from refold_protocol.session.settings import NO_SETTINGS
 from refold_server.clock import epoch_ms, new_session_id
 from refold_server.loop.instance import Host, Instance
+from refold_server.loop.ledger import Ledger
 from refold_server.loop.seams import Seams
 from refold_server.prefix.system import SYSTEM_TEXT
-from refold_server.loop.ledger import Ledger
 from refold_server.sessions.session import Session, Spawn
 from refold_storage.interface import Handle, NewSession, Store
 
@@ -35,6 +38,7 @@ class Sessions:
         self._spawn = spawn
         self._client = client
         self._live: dict[SessionId, Session] = {}
+        self._locks: WeakValueDictionary[SessionId, anyio.Lock] = WeakValueDictionary()
 
     def __iter__(self) -> Iterator[Session]:
         return iter(tuple(self._live.values()))
@@ -67,28 +71,43 @@ class Sessions:
     async def open(self, session: SessionId) -> Session:
         """Open a session for writing; one that is open here already is given again. Appends closers where its last turn
         was interrupted, and gives it only after they are durable. Raises SessionError and LogError."""
-        live = self._live.get(session)
-        if live is not None:
-            return live
-        return await self._adopt(await self.store.open(session, "write"))
+        async with self._alone(session):
+            live = self._live.get(session)
+            return live or await self._adopt(await self.store.open(session, "write"))
 
     async def close(self, session: SessionId, *, cancel: bool = False) -> None:
         """Close a session. Raises SessionNotFoundError, SessionBusyError, LogError."""
-        live = self.writable(session)
-        await live.close(cancel=cancel)
-        self._live.pop(session, None)
+        async with self._alone(session):
+            live = self.writable(session)
+            try:
+                await live.close(cancel=cancel)
+            finally:
+                if live.closed:  # also when its last flush failed: the lease is free then
+                    self._live.pop(session, None)
 
     async def close_all(self, cause: AbortCause, *, step_seconds: float = 0) -> list[RefoldError]:
-        """End every turn, flush and close every session; give what went wrong."""
+        """End every turn, all at the same time, flush and close every session; give what went wrong."""
         troubles: list[RefoldError] = []
-        for session in self:
+
+        async def end(session: Session) -> None:
             try:
                 await session.finish(cause, step_seconds=step_seconds)
                 await session.close()
             except RefoldError as error:  # the others must be closed all the same
                 troubles.append(error)
             self._live.pop(session.id, None)
+
+        async with anyio.create_task_group() as tasks:
+            for session in self:
+                tasks.start_soon(end, session)
         return troubles
+
+    def _alone(self, session: SessionId) -> anyio.Lock:
+        """Give the lock under which a session is opened and closed: two requests that overlap must not meet halfway."""
+        lock = self._locks.get(session)
+        if lock is None:
+            lock = self._locks[session] = anyio.Lock()
+        return lock
 
     async def _adopt(self, handle: Handle, first: tuple[Draft, ...] = (), settings: SessionSettings = NO_SETTINGS) -> Session:
         try:

@@ -28,8 +28,8 @@ from refold_protocol.session.status import Status, status_of
 from refold_server.clock import new_input_id
 from refold_server.loop.control import TurnControl
 from refold_server.loop.instance import Instance
-from refold_server.loop.turn import run_turn
 from refold_server.loop.ledger import Ledger
+from refold_server.loop.turn import run_turn
 
 Spawn: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
 """Starts a task that outlives the call: the daemon's task group."""
@@ -49,6 +49,8 @@ class Session:
         self._turn: int | None = None
         self._control: TurnControl | None = None
         self._closing = False
+        self.closed = False
+        """Whether `close` got as far as the handle."""
         self._changed = anyio.Event()
         self._trouble: RefoldError | None = None
 
@@ -121,9 +123,10 @@ class Session:
         """Wait for the end of the turn that an input starts. Raises InputUnknownError."""
         while True:
             turn = self.ledger.turn_of_input(given)
-            if turn is not None:
+            waits = any(one.input == given for one in self.ledger.folds.pending)
+            if turn is not None and not (waits and self.ledger.turn_end(turn)):  # else a crash cut that turn before it joined
                 return await self.wait_turn(turn)
-            if not any(one.input == given for one in self.ledger.folds.pending):
+            if not waits:
                 raise InputUnknownError(f"input {given} started no turn in this session", input=given)
             await self._changed.wait()
 
@@ -157,8 +160,12 @@ class Session:
         if self._turn is not None:
             if not cancel:
                 raise SessionBusyError(f"turn {self._turn} runs; interrupt it first, or close with cancel", turn=self._turn)
-            await self.finish(AbortCause("disposed"))
-        self._closing = True
+            try:
+                await self.finish(AbortCause("disposed"))
+            except BaseException:  # whoever wanted it closed is gone: it stays open
+                self._closing = False
+                raise
+        self._closing = self.closed = True
         await self.ledger.handle.close()
 
     def _opening(self) -> tuple[Draft, ...]:
@@ -199,7 +206,7 @@ class Session:
             except LogError as error:  # the turn could not be ended on disk: whoever waits for it is told
                 _log.error("session %s: %s", self.id, error.message)
                 self._trouble = error
-            except Exception as error:  # a bug at a turn's end: told likewise, and other sessions go on
+            except Exception as error:  # noqa: BLE001 - a bug at a turn's end: told likewise, and other sessions go on
                 _log.exception("session %s: the end of turn %s failed", self.id, self._turn)
                 self._trouble = InvariantError(f"A bug in refold kept the turn from ending: {error!r}")
             finally:
