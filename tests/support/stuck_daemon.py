@@ -1,0 +1,42 @@
+"""A real daemon whose turns get stuck before the prompt joins the history, for tests that kill it there.
+
+`python -m tests.support.stuck_daemon PLACE`, where PLACE is `accepted` (the turn of an accepted input does not begin) or
+`started` (it begins, and waits before its prompt).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+from unittest.mock import patch
+
+import anyio
+
+from refold_protocol.session.messages import InputBlock, Source
+from refold_server import boot
+from refold_server.loop.seams import Seams, Submitted
+
+
+class StuckSeams(Seams):
+    """Never lets a prompt in."""
+
+    async def prompt_submit(self, content: tuple[InputBlock, ...], source: Source) -> Submitted:
+        await anyio.sleep_forever()
+        raise AssertionError("unreachable")
+
+
+async def stuck_turn(*given: Any) -> Any:
+    """A turn that does not even begin."""
+    await anyio.sleep_forever()
+
+
+def main(place: str) -> int:
+    """Serve until killed."""
+    changed = {"started": ("registry.Seams", StuckSeams), "accepted": ("session.run_turn", stuck_turn)}
+    name, instead = changed[place]
+    with patch(f"refold_server.sessions.{name}", instead):
+        return boot.serve()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
