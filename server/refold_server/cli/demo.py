@@ -4,46 +4,64 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 
 import anyio
 
 from refold_protocol.session.messages import ToolCallBlock
 from refold_protocol.session.rebuild import sent_requests
+from refold_server.cli.interrupts import Interrupts
 from refold_server.cli.opened import opened, read_config
-from refold_server.cli.people import Screen
-from refold_server.cli.run import Printer, open_session, run_prompt
+from refold_server.cli.printer import Printer
+from refold_server.cli.prompt import current_folder, read_prompt
+from refold_server.cli.run import open_session, run_prompt
+from refold_server.cli.screen import Screen
+from refold_server.cli.streams import Outlet
 from refold_server.config_call import DEFAULT_MODEL
+from refold_server.sessions.session import Session
 
-QUESTION = "Which file defines chain" "_step?"  # in two pieces, so that the search does not find this line
+QUESTION = "Which file defines chain_step?"  # in two pieces, so that the search does not find this line
 """What the demo asks where nobody asks anything else: something about this repository."""
 
 
 def command(options: argparse.Namespace) -> int:
     """Run the demo."""
-    return anyio.run(_command, options)
+    interrupts = Interrupts()
+    with interrupts.installed():
+        prompt = QUESTION if options.prompt is None else read_prompt(options.prompt)
+        return interrupts.run(partial(_command, options, prompt, interrupts))
 
 
-async def _command(options: argparse.Namespace) -> int:
+async def _command(options: argparse.Namespace, prompt: str, interrupts: Interrupts) -> int:
     config = read_config(options, model=DEFAULT_MODEL)
+    cwd = current_folder()
     screen = Screen(sys.stdout)
-    prompt = options.prompt or QUESTION
-    screen.line(screen.bold(f"> {prompt}"))
-    sys.stdout.flush()
+    screen.line(screen.look.bold(f"> {prompt}"))
+    screen.flush()
     async with opened(config, create=True) as around:
-        session = await open_session(around, None)
-        code = await run_prompt(session, prompt, Printer(sys.stdout, sys.stdout, as_json=False))
-        handle = session.ledger.handle
-        requests = list(sent_requests(handle.read()))
-        calls = sum(isinstance(block, ToolCallBlock) for message in requests[-1][2].history for block in message.content)
-        events = handle.tail + 1
+        session = await open_session(around, None, cwd)
+        outlet = Outlet(sys.stdout, vital=True)
+        code = await run_prompt(session, prompt, Printer(outlet, outlet), interrupts)
+        screen.line()
+        screen.line(f"{_counted(session)} Another process rebuilds every request:")
+        screen.flush()
         name = session.id
-    screen.line()
-    screen.line(f"{len(requests)} requests, {calls} tool calls, {events} events. Another process rebuilds every request:")
-    sys.stdout.flush()
-    places = [f"--{key}={value}" for key in ("store", "config") if (value := getattr(options, key)) is not None]
-    check = await anyio.run_process(
-        [sys.executable, "-m", "refold_server", "verify", name, *places], check=False, stdout=None, stderr=None
-    )
+    proof = await _verified(name, options)
     screen.line(f"the log is session {name} in {config.store.path}")
-    screen.line(screen.dim(f"read it: refold log {name}   rebuild a request: refold rebuild {name} 1.1"))
-    return code or check.returncode
+    screen.line(screen.look.dim(f"read it: refold log {name}   rebuild a request: refold rebuild {name} 1.1"))
+    return code or proof
+
+
+def _counted(session: Session) -> str:
+    handle = session.ledger.handle
+    requests = [request for _, _, request in sent_requests(handle.read())]
+    last = requests[-1].history if requests else ()
+    calls = sum(isinstance(block, ToolCallBlock) for message in last for block in message.content)
+    return f"{len(requests)} requests, {calls} tool calls, {handle.tail + 1} events."
+
+
+async def _verified(session: str, options: argparse.Namespace) -> int:
+    """Verify in a process of its own, and give its exit code. `-P`: what lies in the current folder is nobody's code."""
+    places = [f"--{key}={value}" for key in ("store", "config") if (value := getattr(options, key)) is not None]
+    command = [sys.executable, "-P", "-m", "refold_server", "verify", session, *places]
+    return (await anyio.run_process(command, check=False, stdout=None, stderr=None)).returncode

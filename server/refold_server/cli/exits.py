@@ -18,12 +18,12 @@ UNWRITABLE: Final = 7
 
 MEANINGS: Final[dict[int, str]] = {
     COMPLETED: "completed",
-    INTERNAL: "internal error, or a difference that `refold verify` found",
-    USAGE: "wrong usage or configuration",
+    INTERNAL: "internal error, output that cannot be written, or a difference that a check found",
+    USAGE: "wrong usage or configuration; no such session, turn or store",
     CREDENTIALS: "the provider refused the credentials, or there are none",
     FAILED: "the turn failed",
     LIMIT: "a limit was reached (steps or output tokens)",
-    INTERRUPTED: "interrupted",
+    INTERRUPTED: "interrupted by a signal, or by a reader of the output that left",
     UNWRITABLE: "the log cannot be opened or written",
 }
 """Every exit code with its meaning; shown by `refold --help`."""
@@ -33,14 +33,7 @@ def exit_of_end(reason: TurnEndReason) -> int:
     """Give the exit code for the end of a turn; a foreign kind of end counts as failed."""
     if reason.error is not None:
         return exit_of_kind(reason.error.kind)
-    codes = {
-        "completed": COMPLETED,
-        "max-tokens": LIMIT,
-        "max-steps": LIMIT,
-        "aborted": INTERRUPTED,
-        "interrupted": INTERRUPTED,
-    }
-    return codes.get(reason.kind, FAILED)
+    return _ENDS.get(reason.kind, FAILED)
 
 
 def exit_of_kind(kind: str) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from functools import partial
 
-import anyio
 import msgspec
 
 from refold_protocol.ids import SessionId
@@ -15,32 +15,40 @@ from refold_protocol.session.events import TurnEnd
 from refold_protocol.session.header_types import EpochHeader
 from refold_protocol.session.messages import Message, TextBlock, ToolCallBlock, ToolResultBlock
 from refold_server.checks.offline import slices
+from refold_server.cli.exits import COMPLETED
+from refold_server.cli.interrupts import run_reading
 from refold_server.cli.opened import opened, read_config
-from refold_server.cli.people import Screen, call_line, end_sentence, printable, show_entry
+from refold_server.cli.people import call_line, end_sentence, entry_lines, one_line, printable
+from refold_server.cli.screen import Look, Screen
 from refold_server.sessions.reading import reading
 from refold_server.sessions.views import header_view, surface_view, transcript_view
 from refold_storage.interface import Handle
 
+EVENT_CHARACTERS = 140
+"""How much of an event's data one line shows."""
+
 
 def command(options: argparse.Namespace) -> int:
     """Show a view of a session's log."""
-    return anyio.run(_command, options)
+    return run_reading(partial(_command, options))
 
 
 async def _command(options: argparse.Namespace) -> int:
+    screen = Screen(sys.stdout)
     async with (
         opened(read_config(options)) as around,
         reading(around.sessions, SessionId(options.session)) as (handle, owned),
     ):
-        screen = Screen(sys.stdout)
         if options.view == "events":
             await _events(screen, handle, as_json=options.json)
         elif options.json:
             for value in _values(handle, options.view, owned=owned):
-                screen.line(msgspec.json.encode(value).decode())
+                screen.put_bytes(msgspec.json.encode(value) + b"\n")
         else:
-            _show(screen, handle, options.view, owned=owned)
-    return 0
+            for line in _lines(handle, options.view, screen.look, owned=owned):
+                screen.line(line)
+        screen.flush()
+    return COMPLETED
 
 
 def _values(handle: Handle, view: str, *, owned: bool) -> Iterator[object]:
@@ -52,30 +60,35 @@ def _values(handle: Handle, view: str, *, owned: bool) -> Iterator[object]:
         yield header_view(handle, handle.tail)
 
 
-def _show(screen: Screen, handle: Handle, view: str, *, owned: bool) -> None:
+def _lines(handle: Handle, view: str, look: Look, *, owned: bool) -> Iterator[str]:
     if view == "transcript":
         for entry in transcript_view(handle, handle.tail, owned=owned):
-            show_entry(screen, entry)
+            yield from entry_lines(entry, look)
     elif view == "surface":
         for node in surface_view(handle, handle.tail, owned=owned):
-            screen.line(screen.dim(f"{node.seq:>6} {node.type}"))
-            screen.line(_message(node.message) if node.message else screen.dim("       (the model does not see it)"))
+            yield look.dim(f"{node.seq:>6} {printable(node.type)}")
+            yield _message(node.message) if node.message else look.dim("       (the model does not see it)")
     else:
-        _show_header(screen, header_view(handle, handle.tail))
+        yield from _header_lines(header_view(handle, handle.tail), look)
 
 
 async def _events(screen: Screen, handle: Handle, *, as_json: bool) -> None:
     async for lines in slices(handle, 0, handle.tail):
-        for line in lines:
-            screen.line(line.decode() if as_json else _event(line))
+        if as_json:
+            screen.put_bytes(b"".join(line + b"\n" for line in lines))
+        else:
+            screen.put("".join(f"{_event(line)}\n" for line in lines))
 
 
 def _event(line: bytes) -> str:
     event = decode_event(line)
-    note = end_sentence(event.data.reason) if isinstance(event.data, TurnEnd) else ""
-    start = line.find(b'"data":') + 7
-    shown = note or printable(line[start:-1].decode())
-    return f"{event.seq:>6} {event.type:<18} {shown if len(shown) <= 140 else shown[:139] + '…'}"
+    data = line[line.find(b'"data":') + 7 : -1]
+    text = (
+        end_sentence(event.data.reason)
+        if isinstance(event.data, TurnEnd)
+        else data[: EVENT_CHARACTERS * 16].decode("utf-8", "ignore")
+    )
+    return f"{event.seq:>6} {printable(event.type):<18} {one_line(text, EVENT_CHARACTERS)}"
 
 
 def _message(message: Message) -> str:
@@ -85,23 +98,26 @@ def _message(message: Message) -> str:
             case TextBlock(text=text):
                 parts.append(printable(text))
             case ToolCallBlock(name=name, arguments=arguments, id=call):
-                parts.append(f"→ {call_line(name, arguments)}  [{call}]")
+                parts.append(f"→ {call_line(name, arguments)}  [{printable(call)}]")
             case ToolResultBlock(content=content, tool_call_id=call, is_error=is_error):
                 said = "\n".join(printable(inner.text) for inner in content if isinstance(inner, TextBlock))
-                parts.append(f"{'✗' if is_error else '│'} {said}  [{call}]")
+                parts.append(f"{'✗' if is_error else '│'} {said}  [{printable(call)}]")
             case _:
                 parts.append(f"[{type(block).__name__}]")
     return f"{message.role}: " + "\n".join(parts)
 
 
-def _show_header(screen: Screen, header: EpochHeader | None) -> None:
+def _header_lines(header: EpochHeader | None, look: Look) -> Iterator[str]:
     if header is None:
-        screen.line(screen.dim("no request was made yet"))
+        yield look.dim("no request was made yet")
         return
-    screen.line(screen.bold("config"))
-    screen.line(msgspec.json.format(msgspec.json.encode(header.config), indent=2).decode())
-    screen.line(screen.bold("system"))
-    screen.line(printable(header.system or screen.dim("(none)")))
+    yield look.bold("config")
+    yield printable(msgspec.json.format(msgspec.json.encode(header.config), indent=2).decode())
+    yield look.bold("system")
+    yield look.dim("(none)") if header.system is None else printable(header.system)
+    for message in header.message_prefix or ():
+        yield look.bold("prefix")
+        yield _message(message)
     for tool in header.tools or ():
-        screen.line(screen.bold(f"tool {tool.name}"))
-        screen.line(printable(f"{tool.description}\n{tool.parameters}"))
+        yield look.bold(f"tool {printable(tool.name)}")
+        yield printable(f"{tool.description}\n{tool.parameters}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -14,9 +15,11 @@ from msgspec import Struct
 
 from refold_protocol.errors import RefoldError
 from refold_protocol.session.events import AbortCause
+from refold_server.cli.failures import single
 from refold_server.config import load_config
 from refold_server.config_types import Config
 from refold_server.host import Surroundings
+from refold_server.sessions import session as session_module
 from refold_server.sessions.registry import Sessions
 from refold_server.stores import open_configured_store
 from refold_storage.interface import Store
@@ -32,9 +35,23 @@ class Opened(Struct, frozen=True):
 
 
 def read_config(options: argparse.Namespace, *, model: str | None = None) -> Config:
-    """Read the configuration that `--config`, `--store` and the environment name. Raises ConfigError."""
-    config = None if options.config is None else Path(options.config)
-    return load_config(config, os.environ, store=options.store, model=model)
+    """Read the configuration that `--config`, `--store` and the environment name, and let `log.level` hold from here on.
+    Raises ConfigError."""
+    named = None if options.config is None else Path(options.config)
+    config = load_config(named, os.environ, store=options.store, model=model)
+    _tell_logs(config.log.level.upper())
+    return config
+
+
+def _tell_logs(level: str) -> None:
+    """Show what is logged on standard error, but for sessions that name an error which the command itself will tell."""
+    root = logging.getLogger()
+    if not root.handlers:  # else the program that this command runs in has its own idea
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("refold: %(levelname)s: %(name)s: %(message)s"))
+        handler.addFilter(lambda record: record.name != session_module.__name__ or record.exc_info is not None)
+        root.addHandler(handler)
+        root.setLevel(level)
 
 
 @asynccontextmanager
@@ -42,8 +59,8 @@ async def opened(config: Config, *, create: bool = False) -> AsyncGenerator[Open
     """Open the store (a new one only with `create`) and give a command its surroundings. Raises what opening raises; at
     the end turns are stopped, sessions flushed and closed, and the first trouble of that is raised."""
     shared = Surroundings(config)
-    troubles: list[RefoldError] = []
     store = await open_configured_store(config.store, create=create, client="refold command")
+    troubles: list[RefoldError] = []
     try:
         async with anyio.create_task_group() as tasks:
 
@@ -59,7 +76,7 @@ async def opened(config: Config, *, create: bool = False) -> AsyncGenerator[Open
         if troubles:
             raise troubles[0]
     except ExceptionGroup as group:
-        raise group.exceptions[0] from None
+        raise single(group) from None
     finally:
         with anyio.CancelScope(shield=True):
             await shared.close()

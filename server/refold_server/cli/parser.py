@@ -1,152 +1,158 @@
-"""Owns the command line's grammar: the commands, their options and help, and the exit code of what they raise."""
+"""Owns the command line's grammar: the commands, their arguments and options. What help says about it is `help.py`'s."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import re
-import sys
-from collections.abc import Callable, Sequence
-from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
-from refold_protocol.errors import RefoldError
 from refold_server import __version__
-from refold_server.cli.exits import INTERNAL, INTERRUPTED, MEANINGS, USAGE, exit_of_error
-from refold_server.cli.people import complain
+from refold_server.cli.help import DESCRIPTIONS, PROGRAM, SUMMARIES, defaults_text, exits_text
+from refold_server.cli.people import printable
 
 VIEWS: Final = ("transcript", "surface", "events", "header")
 """Views that `refold log` shows."""
 
 
-def run(argv: Sequence[str]) -> int:
-    """Parse `argv`, run the command, and give its exit code. Errors are told on standard error in a sentence."""
-    parser = build_parser()
-    try:
-        options = parser.parse_args(argv)
-    except SystemExit as end:  # argparse has printed its help or its complaint
-        return end.code if isinstance(end.code, int) else USAGE
-    if options.command is None:
-        parser.print_help(sys.stderr)
-        return USAGE
-    module = import_module(f"refold_server.cli.{options.command}")
-    command: Callable[[argparse.Namespace], int] = module.command
-    try:
-        code = command(options)
-        sys.stdout.flush()
-        return code
-    except RefoldError as error:
-        complain(error)
-        return exit_of_error(error)
-    except BrokenPipeError:  # whoever read our output has gone; nothing more can be told there
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return INTERNAL
-    except KeyboardInterrupt:
-        return INTERRUPTED
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints cannot steer a terminal, and whose help names the defaults and exit codes of a command.
+
+    What takes time to find out is found out only for a help that is asked for. Options are never abbreviated: an
+    abbreviation would change its meaning when an option is added.
+    """
+
+    def __init__(self, command: str | None = None, prog: str = "refold") -> None:
+        super().__init__(
+            prog=prog,
+            description=DESCRIPTIONS[command] if command else PROGRAM,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        self._command = command
+
+    def format_help(self) -> str:
+        """Give the help."""
+        defaults = f"\n{defaults_text()}" if self._command else ""
+        return f"{super().format_help()}{defaults}\n{exits_text(self._command)}"
+
+    def error(self, message: str) -> NoReturn:
+        """End with usage and a complaint."""
+        super().error(f"{printable(message)}\nTry '{self.prog} --help'.")
 
 
-def build_parser() -> argparse.ArgumentParser:
+if TYPE_CHECKING:
+    Commands: TypeAlias = argparse._SubParsersAction[Parser]  # pyright: ignore[reportPrivateUsage] - it has no public name
+
+
+def build_parser() -> Parser:
     """Give the whole grammar."""
-    parser = argparse.ArgumentParser(
-        prog="refold",
-        description="Hosts LLM agent sessions for editors and scripts, and can prove what the model saw.",
-        epilog="exit codes:\n" + "\n".join(f"  {code}  {meaning}" for code, meaning in MEANINGS.items()),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser()
     parser.add_argument("--version", action="version", version=f"refold {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    _add_serve(commands)
-    _add_run(commands)
-    _add_log(commands)
-    _add_rebuild(commands)
-    _add_verify(commands)
-    _add_demo(commands)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
+    for add in (_add_serve, _add_run, _add_log, _add_rebuild, _add_verify, _add_demo):
+        add(commands)
     return parser
 
 
 def turn_and_step(text: str) -> tuple[int, int]:
     """Read `TURN.STEP`. Raises ArgumentTypeError."""
-    found = re.fullmatch(r"(\d{1,9})\.(\d{1,9})", text)
+    found = re.fullmatch(r"([1-9]\d{0,8})\.([1-9]\d{0,8})", text, re.ASCII)
     if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not TURN.STEP, for example 1.2")
+        raise argparse.ArgumentTypeError(f"{text!r} is not TURN.STEP, for example 1.2 (both count from 1)")
     return int(found[1]), int(found[2])
 
 
-def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    serve = commands.add_parser(
-        "serve",
-        help="serve one editor or program over standard input and output (JSON-RPC, LSP framing)",
-        description="Serve one client over standard input and output: JSON-RPC 2.0 in LSP framing.",
-    )
-    _add_places(serve)
+def unicode_text(text: str) -> str:
+    """Take text that the log can hold. Raises ArgumentTypeError for bytes that are not UTF-8."""
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not UTF-8")
+    return text
 
 
-def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    one = commands.add_parser(
-        "run",
-        help="run one turn and print the reply",
-        description="Run one turn in the current folder and stream the reply. The last line of standard output names the "
-        "session. Tool calls and the turn's end are told on standard error.",
+def _add(commands: Commands, command: str) -> Parser:
+    return commands.add_parser(command, help=SUMMARIES[command], command=command)
+
+
+def _add_serve(commands: Commands) -> None:
+    _add_places(_add(commands, "serve"))
+
+
+def _add_run(commands: Commands) -> None:
+    one = _add(commands, "run")
+    one.add_argument(
+        "prompt",
+        metavar="PROMPT",
+        type=unicode_text,
+        help="what to ask, in one argument; - reads it from standard input (UTF-8); one that begins with - stands behind --",
     )
-    one.add_argument("prompt", metavar="PROMPT", help="what to ask; - reads it from standard input")
-    one.add_argument("--session", metavar="ID", help="go on with this session instead of beginning one")
-    one.add_argument("--model", metavar="PROVIDER/MODEL", help="model for a new session (default: the configuration's)")
-    one.add_argument("--json", action="store_true", help='print {"session": …}, then each event of the turn, one a line')
+    one.add_argument(
+        "--session",
+        metavar="ID",
+        type=unicode_text,
+        help="go on with this session, in the folder where it began (default: a new one)",
+    )
+    one.add_argument(
+        "--model", metavar="PROVIDER/MODEL", type=unicode_text, help="model of a new session (default: the configuration's)"
+    )
+    one.add_argument(
+        "--json",
+        action="store_true",
+        help='print {"session": ID} first, then each event of the turn as it is stored, one a line',
+    )
     _add_places(one)
 
 
-def _add_log(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    log = commands.add_parser("log", help="show a session's log", description="Show a session's log.")
-    log.add_argument("session", metavar="SESSION")
+def _add_log(commands: Commands) -> None:
+    log = _add(commands, "log")
+    _add_session(log)
     log.add_argument(
         "--view",
         choices=VIEWS,
         default="transcript",
-        help="transcript: as a person read it (default); surface: as the model sees it now; events: every event; "
-        "header: config, system text and tools in force",
+        help="transcript: as a person read it (default); surface: as the model sees it now; events: every event that is "
+        "recorded; header: config, system text and tools in force",
     )
-    log.add_argument("--json", action="store_true", help="one JSON value a line")
+    log.add_argument("--json", action="store_true", help="one JSON value a line; events are printed exactly as stored")
     _add_places(log)
 
 
-def _add_rebuild(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    rebuild = commands.add_parser(
-        "rebuild",
-        help="print the exact body of a request, rebuilt from the log",
-        description="Print the exact body of the request of a step, rebuilt from the log, without a line break behind it: "
-        "piped into an HTTP client it is the request that was sent. Exit code 1 when it differs from what was recorded.",
-    )
-    rebuild.add_argument("session", metavar="SESSION")
-    rebuild.add_argument("place", metavar="TURN.STEP", type=turn_and_step, help="for example 1.2")
+def _add_rebuild(commands: Commands) -> None:
+    rebuild = _add(commands, "rebuild")
+    _add_session(rebuild)
+    rebuild.add_argument("place", metavar="TURN.STEP", type=turn_and_step, help="which request, for example 1.2")
     _add_places(rebuild)
 
 
-def _add_verify(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    verify = commands.add_parser(
-        "verify",
-        help="prove that logs are whole and that each request follows from them",
-        description="Check the digest chain, the grammar and every request of a log. Exit code 0 when nothing differs, 1 "
-        "on a difference.",
-    )
+def _add_verify(commands: Commands) -> None:
+    verify = _add(commands, "verify")
     which = verify.add_mutually_exclusive_group(required=True)
-    which.add_argument("session", metavar="SESSION", nargs="?")
+    which.add_argument("session", metavar="SESSION", nargs="?", type=unicode_text, help="the id of a session")
     which.add_argument("--all", action="store_true", help="every session of the store")
-    verify.add_argument("--strict", action="store_true", help="count a request whose encoder is not shipped as a difference")
+    verify.add_argument(
+        "--strict",
+        action="store_true",
+        help="count a request whose encoder this release does not have as a difference (default: report it)",
+    )
     verify.add_argument("--json", action="store_true", help="one JSON object a session, one a line")
     _add_places(verify)
 
 
-def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    demo = commands.add_parser(
-        "demo",
-        help="run a turn with tools on the current folder, offline, and prove it",
-        description="Run a turn with tools on the current folder with the embedded offline provider, then check it from "
-        "another process.",
+def _add_demo(commands: Commands) -> None:
+    demo = _add(commands, "demo")
+    demo.add_argument(
+        "prompt",
+        metavar="PROMPT",
+        nargs="?",
+        type=unicode_text,
+        help="what to ask about the current folder (default: a question about refold's own source)",
     )
-    demo.add_argument("prompt", metavar="PROMPT", nargs="?", help="what to ask about the current folder")
     _add_places(demo)
 
 
+def _add_session(command: argparse.ArgumentParser) -> None:
+    command.add_argument("session", metavar="SESSION", type=unicode_text, help="the id of a session, as `refold run` names it")
+
+
 def _add_places(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--store", metavar="FOLDER", help="where sessions are kept (REFOLD_STORE; default: the platform's)")
-    command.add_argument("--config", metavar="FILE", help="the configuration file (REFOLD_CONFIG; default: the platform's)")
+    command.add_argument("--store", metavar="FOLDER", help="where sessions are kept; goes before REFOLD_STORE")
+    command.add_argument("--config", metavar="FILE", help="the configuration file; goes before REFOLD_CONFIG")

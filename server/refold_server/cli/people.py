@@ -1,115 +1,121 @@
-"""Owns how a log is shown to a person on a terminal: the transcript, a status, an error. Colour only where one looks."""
+"""Owns how things are put for a person: text that cannot steer a terminal, calls, ends of turns, the entries of a transcript.
+
+Pure: gives text, prints nothing. Whether colours are wanted is the look's business.
+"""
 
 from __future__ import annotations
 
-import os
-import sys
-from typing import Final, TextIO
+import re
+from collections.abc import Iterator
+from typing import Final
 
-from refold_protocol.errors import RefoldError
 from refold_protocol.session.events import TurnEndReason
 from refold_protocol.session.messages import ReasoningBlock, ToolCallBlock, text_of
 from refold_protocol.session.transcript import TranscriptEntry
+from refold_server.cli.screen import Look
 
 RESULT_LINES: Final = 6
 """Lines of a tool's answer that a transcript shows."""
 
-_DIM, _BOLD, _RED, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[31m", "\x1b[0m"
+CALL_CHARACTERS: Final = 160
+"""How much of a call's arguments one line shows."""
 
-
-class Screen:
-    """A stream that a person may be looking at. Control characters in shown text never reach a terminal."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
-        self.colour = stream.isatty() and not os.environ.get("NO_COLOR")
-
-    def line(self, text: str = "") -> None:
-        """Print a line."""
-        self.stream.write(text + "\n")
-
-    def dim(self, text: str) -> str:
-        """Give `text` as something of less weight."""
-        return f"{_DIM}{text}{_PLAIN}" if self.colour else text
-
-    def bold(self, text: str) -> str:
-        """Give `text` as something of more weight."""
-        return f"{_BOLD}{text}{_PLAIN}" if self.colour else text
-
-    def red(self, text: str) -> str:
-        """Give `text` as something that is wrong."""
-        return f"{_RED}{text}{_PLAIN}" if self.colour else text
-
-
-def complain(error: RefoldError) -> None:
-    """Tell an error on standard error: its kind, its sentence."""
-    screen = Screen(sys.stderr)
-    screen.line(f"{screen.red('refold: ' + error.error_kind)}: {error.message}")
+_STEERING: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but tab and line feed, DEL, C1: terminals act on them
+    "\u202a-\u202e\u2066-\u2069"  # bidi controls: text reads in another order than it stands
+    "\u2028\u2029\ud800-\udfff]"  # line separators of Unicode's own; halves of pairs, from file names that are not UTF-8
+)
 
 
 def printable(text: str) -> str:
-    """Give `text` without control characters that could steer a terminal; tabs and line breaks stay."""
-    return "".join(mark if mark in "\n\t" or mark.isprintable() else f"\\x{ord(mark):02x}" for mark in text)
+    """Give `text` without characters that steer a terminal: they show as `\\x1b` or `\\u202e`. Tabs and line breaks stay
+    (CR LF as LF), and so does everything else that people write."""
+    return _STEERING.sub(_shown, text.replace("\r\n", "\n"))
 
 
-def end_sentence(reason: TurnEndReason) -> str:
-    """Say how a turn ended."""
-    if reason.error is not None:
-        place = "" if reason.error.step is None else f" in step {reason.error.step}"
-        return f"failed{place}: {reason.error.kind}: {reason.error.message}"
-    if reason.cause is not None:
-        why = f": {reason.cause.reason}" if reason.cause.reason else ""
-        return f"stopped by {reason.cause.kind}{why}"
-    if reason.reason is not None:
-        return f"{reason.kind}: {reason.reason}"
-    return reason.kind
-
-
-def show_entry(screen: Screen, entry: TranscriptEntry) -> None:
-    """Print one entry of a transcript."""
-    text = printable(text_of(entry.content))
-    match entry.kind:
-        case "user":
-            screen.line(screen.bold(f"> {text}"))
-        case "context" | "steering":
-            screen.line(screen.dim(f"[{entry.kind}] {text}"))
-        case "assistant":
-            _show_reply(screen, entry, text)
-        case "tool":
-            _show_result(screen, entry, text)
-        case "blocked":
-            screen.line(f"{screen.red('blocked')}: {entry.note or ''} > {text}")
-        case "compaction":
-            screen.line(screen.dim("--- what stands above was summarised for the model ---"))
-        case "end":
-            sentence = entry.kind if entry.reason is None else end_sentence(entry.reason)
-            screen.line(screen.red(f"[turn {entry.turn} {printable(sentence)}]"))
-        case _:
-            screen.line(screen.dim(f"[{entry.kind}] {text}"))
+def one_line(text: str, characters: int) -> str:
+    """Give `text` on one line, printable, cut to `characters` code points; a long text costs no more than a short one."""
+    line = " ".join(printable(text[: characters * 4]).split())
+    return line if len(line) <= characters and len(text) <= characters * 4 else line[: characters - 1] + "…"
 
 
 def call_line(name: str, arguments: str) -> str:
     """Give a call as one line."""
-    shown = " ".join(printable(arguments).split())
-    return f"{printable(name)} {shown if len(shown) <= 160 else shown[:159] + '…'}"
+    return f"{one_line(name, CALL_CHARACTERS)} {one_line(arguments, CALL_CHARACTERS)}"
 
 
-def _show_reply(screen: Screen, entry: TranscriptEntry, text: str) -> None:
+def end_sentence(reason: TurnEndReason) -> str:
+    """Say how a turn ended, on one line that begins with a verb's form: "turn 1 …"."""
+    if reason.error is not None:
+        place = "" if reason.error.step is None else f" in step {reason.error.step}"
+        return printable(f"failed{place}: {reason.error.kind}: {reason.error.message}")
+    if reason.cause is not None:
+        why = f": {reason.cause.reason}" if reason.cause.reason else ""
+        return printable(f"{_CAUSES.get(reason.cause.kind, f'was stopped by {reason.cause.kind}')}{why}")
+    if reason.reason is not None:
+        return printable(f"{reason.kind}: {reason.reason}")
+    return _ENDS.get(reason.kind, printable(reason.kind))
+
+
+def entry_lines(entry: TranscriptEntry, look: Look) -> Iterator[str]:
+    """Give one entry of a transcript as lines of text, which may hold line breaks."""
+    text = printable(text_of(entry.content))
+    match entry.kind:
+        case "user":
+            yield look.bold(f"> {text}")
+        case "context" | "steering":
+            yield look.dim(f"[{entry.kind}] {text}")
+        case "assistant":
+            yield from _reply_lines(entry, text, look)
+        case "tool":
+            yield from _result_lines(entry, text, look)
+        case "blocked":
+            yield f"{look.red('blocked')}: {printable(entry.note or '')} > {text}"
+        case "compaction":
+            yield look.dim("--- what stands above was summarised for the model ---")
+        case "end":
+            sentence = "ended" if entry.reason is None else end_sentence(entry.reason)
+            yield look.red(f"[turn {entry.turn} {sentence}]")
+        case _:
+            yield look.dim(f"[{printable(entry.kind)}] {text}")
+
+
+def _reply_lines(entry: TranscriptEntry, text: str, look: Look) -> Iterator[str]:
     for block in entry.content:
         if isinstance(block, ReasoningBlock):
-            screen.line(screen.dim(printable(block.text)))
-    if text:
-        screen.line(text + (screen.red(" [interrupted]") if entry.interrupted else ""))
+            yield look.dim(printable(block.text))
+    if entry.interrupted:
+        yield (text + look.red(" [interrupted]")).lstrip()
+    elif text:
+        yield text
     for block in entry.content:
         if isinstance(block, ToolCallBlock):
-            screen.line(screen.dim(f"→ {call_line(block.name, block.arguments)}"))
+            yield look.dim(f"→ {call_line(block.name, block.arguments)}")
 
 
-def _show_result(screen: Screen, entry: TranscriptEntry, text: str) -> None:
+def _result_lines(entry: TranscriptEntry, text: str, look: Look) -> Iterator[str]:
     lines = text.split("\n")
     shown = lines[:RESULT_LINES]
     if len(lines) > RESULT_LINES:
         shown.append(f"… {len(lines) - RESULT_LINES} more lines")
+    mark = look.red("✗") if entry.is_error else "│"
     for line in shown:
-        mark = screen.red("✗") if entry.is_error else "│"
-        screen.line(screen.dim(f"{mark} {line}"))
+        yield f"{mark} {look.dim(line)}"
+
+
+def _shown(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
+
+
+_CAUSES: Final = {
+    "user": "was stopped by the user",
+    "disposed": "was stopped together with what ran it",
+}
+
+_ENDS: Final = {
+    "max-steps": "was stopped at the limit of steps (limits.steps in the configuration, or the session's own)",
+    "max-tokens": "was cut off at the limit of output tokens (max_output in the configuration, or the model's own)",
+    "interrupted": "was interrupted: its process ended first",
+    "forked": "was cut by a fork",
+}

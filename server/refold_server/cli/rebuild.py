@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
-
-import anyio
+from functools import partial
 
 from refold_protocol.ids import SessionId
-from refold_server.checks.offline import rebuilt_request
+from refold_server.checks.offline import Rebuilt, rebuilt_request
 from refold_server.cli.exits import COMPLETED, INTERNAL
+from refold_server.cli.interrupts import run_reading
 from refold_server.cli.opened import opened, read_config
+from refold_server.cli.screen import Screen
 from refold_server.sessions.reading import reading
 
 
 def command(options: argparse.Namespace) -> int:
     """Print the body, and nothing else, on standard output."""
-    return anyio.run(_command, options)
+    return run_reading(partial(_command, options))
 
 
 async def _command(options: argparse.Namespace) -> int:
@@ -26,16 +27,23 @@ async def _command(options: argparse.Namespace) -> int:
         reading(around.sessions, SessionId(options.session)) as (handle, _),
     ):
         rebuilt = await rebuilt_request(handle, turn, step)
-    sys.stdout.buffer.write(rebuilt.body)
-    sys.stdout.buffer.flush()
+    out = Screen(sys.stdout)
+    out.put_bytes(rebuilt.body)
+    out.flush()
+    return _judge(rebuilt, Screen(sys.stderr, vital=False))
+
+
+def _judge(rebuilt: Rebuilt, aside: Screen) -> int:
+    """Tell what is to be said about the body beside it, and give the exit code."""
+    recorded = rebuilt.recorded
     if rebuilt.verdict == "equal":
         return COMPLETED
-    recorded = rebuilt.recorded
     if rebuilt.verdict == "unshipped":
-        sys.stderr.write(
+        aside.line(
             f"refold: it was sent by {recorded.encoder.name} {recorded.encoder.version}, which this release does not have; "
-            "the request is the same, its bytes may differ\n"
+            "the request is the same, its bytes may differ"
         )
         return COMPLETED
-    sys.stderr.write(f"refold: digest.mismatch: the log says {recorded.sha256} was sent; this is {rebuilt.sha256}\n")
+    red = aside.look.red("refold: digest.mismatch")
+    aside.line(f"{red}: the log says that a body with SHA-256 {recorded.sha256} was sent; this one has {rebuilt.sha256}")
     return INTERNAL

@@ -1,97 +1,138 @@
-"""Owns `refold run`: one turn in the current folder, streamed to a person or, with --json, to a program."""
+"""Owns `refold run`: one turn in the current folder, streamed to a person or, with --json, to a program.
+
+Whatever ends the turn early (a signal, a reader that left), it is brought to its end in the log, and the session is named.
+"""
 
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import sys
-from pathlib import Path
-from typing import TextIO
+from functools import partial
 
 import anyio
 
 from refold_protocol.errors import ConfigError, RefoldError
 from refold_protocol.ids import SessionId
 from refold_protocol.session.codec import decode_event
-from refold_protocol.session.events import (
-    AbortCause,
-    AssistantChunk,
-    AssistantMessage,
-    Event,
-    SessionSettings,
-    ToolCall,
-    ToolResult,
-    TurnEnd,
-)
-from refold_protocol.session.messages import ReasoningDelta, Source, TextDelta, text_content, text_of
-from refold_server.cli.exits import FAILED, exit_of_end
+from refold_protocol.session.events import AbortCause, SessionSettings, TurnEnd
+from refold_protocol.session.messages import Source, text_content, text_of
+from refold_server.cli.exits import FAILED, INTERRUPTED, exit_of_end
+from refold_server.cli.failures import single
+from refold_server.cli.interrupts import Interrupts
 from refold_server.cli.opened import Opened, opened, read_config
-from refold_server.cli.people import Screen, call_line, end_sentence, printable
+from refold_server.cli.people import one_line
+from refold_server.cli.printer import Printer
+from refold_server.cli.prompt import current_folder, read_prompt
+from refold_server.cli.streams import Outlet, OutputLostError
+from refold_server.config_call import resolve_model
 from refold_server.sessions.session import Session
 from refold_server.sessions.tail import Tail
+
+LAST_SECONDS = 5.0
+"""How long a reader that is slow may keep a process that was told to end (SIGTERM, SIGHUP)."""
+
+WAITING_CHARACTERS = 60
+"""How much of a waiting input is shown."""
 
 
 def command(options: argparse.Namespace) -> int:
     """Run one turn and give the exit code of its end."""
-    return anyio.run(_command, options)
+    interrupts = Interrupts()
+    with interrupts.installed():
+        prompt = read_prompt(options.prompt)
+        return interrupts.run(partial(_command, options, prompt, interrupts))
 
 
-async def _command(options: argparse.Namespace) -> int:
-    prompt = _prompt(options.prompt)
+async def _command(options: argparse.Namespace, prompt: str, interrupts: Interrupts) -> int:
     if options.session is not None and options.model is not None:
         raise ConfigError("--model", "is for a new session; this release cannot change the model of one that exists")
-    async with opened(read_config(options, model=options.model), create=options.session is None) as around:
-        session = await open_session(around, options.session)
-        return await run_prompt(session, prompt, Printer(sys.stdout, sys.stderr, as_json=options.json))
+    config = read_config(options, model=options.model)
+    cwd = current_folder() if options.session is None else ""
+    if options.session is None:
+        resolve_model(config, config.model)  # told before a store is made
+    printer = Printer(Outlet(sys.stdout, vital=True), Outlet(sys.stderr, vital=False), as_json=options.json)
+    async with opened(config, create=options.session is None) as around:
+        session = await open_session(around, options.session, cwd)
+        return await run_prompt(session, prompt, printer, interrupts)
 
 
-async def open_session(around: Opened, session: str | None) -> Session:
-    """Open a session for writing, or begin one in the current folder whose model is the configuration's."""
+async def open_session(around: Opened, session: str | None, cwd: str) -> Session:
+    """Open a session for writing, or begin one in the folder `cwd` whose model is the configuration's."""
     if session is not None:
         live = await around.sessions.open(SessionId(session))
         live.instance.host.call_config(live.ledger.folds.settings)  # a model that is not there is told before the turn
         return live
-    return await around.sessions.create(str(Path.cwd()), SessionSettings(model=around.config.model))
+    return await around.sessions.create(cwd, SessionSettings(model=around.config.model))
 
 
-async def run_prompt(session: Session, prompt: str, printer: Printer) -> int:
-    """Run one prompt and print it as it goes. SIGINT and SIGTERM interrupt the turn. Gives the exit code."""
+async def run_prompt(session: Session, prompt: str, printer: Printer, interrupts: Interrupts) -> int:
+    """Run one prompt, print it as it goes, and give the exit code of its end. A signal interrupts the turn; so does the
+    loss of the output. Raises LogError when the end could not be made durable, OutputLostError."""
+    waiting = session.ledger.folds.pending
     tail = Tail(session.ledger.handle, session.ledger.handle.tail)
-    printer.begin(session.id)
-    async with anyio.create_task_group() as tasks:
+    await printer.begin(session.id)
+    for given in waiting:
+        await printer.note(f"(an earlier input waits and is not run: {one_line(text_of(given.content), WAITING_CHARACTERS)})")
+    try:
         _, turn, _ = await session.start(text_content(prompt), Source("cli"))
-        tasks.start_soon(_interrupt_on_signal, session, turn)
-        tasks.start_soon(_notice_trouble, session, turn, tail)
-        code = await _print_turn(tail, turn, printer)
-        tasks.cancel_scope.cancel()
-    tail.close()
-    if code is None:
-        await session.wait_turn(turn)  # raises what kept the end from becoming durable
-        code = FAILED
-    printer.end(session.id)
-    return code
+        return await _follow(session, turn, tail, printer, interrupts)
+    except OutputLostError:
+        await printer.note(f"refold: nothing takes the output any more; the turn was stopped. It is in session {session.id}")
+        raise
+    except BaseException:
+        if session.ledger.handle.durable >= 0:  # there is something to come back to
+            with anyio.CancelScope(shield=True), anyio.move_on_after(LAST_SECONDS):
+                await printer.end(session.id)
+        raise
+    finally:
+        tail.close()
+
+
+async def _follow(session: Session, turn: int, tail: Tail, printer: Printer, interrupts: Interrupts) -> int:
+    """Print a turn to its end. Whatever stops the printing stops the turn too, and its end in the log is waited for."""
+    code = INTERRUPTED
+    try:
+        async with anyio.create_task_group() as tasks:
+
+            async def stop(number: signal.Signals) -> None:
+                await session.interrupt(turn, _cause(number))
+
+            def ask(number: signal.Signals) -> None:
+                if number is not signal.SIGINT:
+                    tasks.cancel_scope.deadline = anyio.current_time() + LAST_SECONDS
+                tasks.start_soon(stop, number)
+
+            with interrupts.handled(ask):
+                tasks.start_soon(_notice_trouble, session, turn, tail)
+                if (code := await _print_turn(tail, turn, printer)) is not None:
+                    await printer.end(session.id)
+            tasks.cancel_scope.cancel()
+    except ExceptionGroup as group:
+        raise single(group) from None
+    finally:
+        with anyio.CancelScope(shield=True):
+            await session.interrupt(turn, AbortCause("disposed", "its output was lost"))  # raises what kept it from its end
+    return FAILED if code is None else code
+
+
+def _cause(number: signal.Signals) -> AbortCause:
+    return AbortCause("user") if number is signal.SIGINT else AbortCause("disposed", number.name)
 
 
 async def _print_turn(tail: Tail, turn: int, printer: Printer) -> int | None:
-    """Print what is told until the turn's end; None when the end will never be told."""
+    """Print what is told until the turn's end and give its exit code; None when the end will never be told."""
     while not tail.closed:
         batch = tail.take()
         if batch is None:
             await tail.wait()
             continue
-        for line in batch.lines:
-            event = decode_event(line)
-            printer.show(event)
+        events = [decode_event(line) for line in batch.lines]
+        await printer.show(events)
+        for event in events:
             if isinstance(event.data, TurnEnd) and event.data.turn == turn:
                 return exit_of_end(event.data.reason)
     return None
-
-
-async def _interrupt_on_signal(session: Session, turn: int) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for _ in signals:
-            await session.interrupt(turn, AbortCause("user"))
 
 
 async def _notice_trouble(session: Session, turn: int, tail: Tail) -> None:
@@ -100,68 +141,3 @@ async def _notice_trouble(session: Session, turn: int, tail: Tail) -> None:
         await session.wait_turn(turn)
     except RefoldError:  # told by whoever waits for the turn next
         tail.close()
-
-
-class Printer:
-    """Prints a turn: text on standard output, everything else of interest to a person on standard error."""
-
-    def __init__(self, out: TextIO, err: TextIO, *, as_json: bool) -> None:
-        self._out = out
-        self._aside = Screen(err)
-        self._json = as_json
-        self._terminal = out.isatty()
-        self._at_line_start = True
-
-    def begin(self, session: SessionId) -> None:
-        """Say which session it is, to a program."""
-        if self._json:
-            self._write(json.dumps({"session": session}) + "\n")
-
-    def end(self, session: SessionId) -> None:
-        """Say which session it was, to a person: the last line."""
-        if not self._json:
-            self._fresh_line()
-            self._write(f"session {session}\n")
-
-    def show(self, event: Event) -> None:
-        """Show one event."""
-        if self._json:
-            self._write(event.line.decode() + "\n")
-            return
-        match event.data:
-            case AssistantChunk(chunk=TextDelta(text=text)):
-                self._write(printable(text) if self._terminal else text)
-            case AssistantChunk(chunk=ReasoningDelta(text=text)):
-                self._aside.stream.write(self._aside.dim(printable(text)))
-            case AssistantMessage():
-                self._fresh_line()
-            case ToolCall(name=name, arguments=arguments):
-                self._tell(self._aside.dim(f"→ {call_line(name, arguments)}"))
-            case ToolResult(is_error=True, content=content):
-                self._tell(self._aside.red(f"✗ {printable(text_of(content)).split(chr(10), 1)[0]}"))
-            case TurnEnd(reason=reason) if reason.kind != "completed":
-                self._tell(self._aside.red(f"turn {printable(end_sentence(reason))}"))
-            case _:
-                pass
-
-    def _tell(self, line: str) -> None:
-        self._fresh_line()
-        self._aside.line(line)
-        self._aside.stream.flush()
-
-    def _fresh_line(self) -> None:
-        if not self._at_line_start:
-            self._write("\n")
-
-    def _write(self, text: str) -> None:
-        if text:
-            self._out.write(text)
-            self._out.flush()
-            self._at_line_start = text.endswith("\n")
-
-
-def _prompt(text: str) -> str:
-    prompt = sys.stdin.read() if text == "-" else text
-    if not prompt.strip():
-        raise ConfigError("PROMPT", "is blank; say what to do")
-    return prompt

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import contextmanager
+from functools import partial
 
-import anyio
 import msgspec
 from msgspec import Struct
 
@@ -15,8 +16,10 @@ from refold_protocol.ids import SessionId
 from refold_protocol.verify import Report
 from refold_server.checks.offline import check_log
 from refold_server.cli.exits import COMPLETED, INTERNAL
+from refold_server.cli.interrupts import run_reading
 from refold_server.cli.opened import Opened, opened, read_config
-from refold_server.cli.people import Screen, printable
+from refold_server.cli.people import printable
+from refold_server.cli.screen import Look, Screen
 from refold_server.sessions.reading import reading
 
 PAGE = 100
@@ -37,25 +40,26 @@ class Finding(Struct, frozen=True, omit_defaults=True):
 
 def command(options: argparse.Namespace) -> int:
     """Verify one session or all of them."""
-    return anyio.run(_command, options)
+    return run_reading(partial(_command, options))
 
 
 async def _command(options: argparse.Namespace) -> int:
-    out, aside = Screen(sys.stdout), Screen(sys.stderr)
-    whole = True
-    checked = 0
+    out, aside = Screen(sys.stdout), Screen(sys.stderr, vital=False)
+    checked, wrong = 0, 0
     async with opened(read_config(options)) as around:
         async for session in _chosen(around, options.session):
             finding = await _verify(around, session, aside, strict=options.strict)
-            whole = whole and finding.verified
             checked += 1
+            wrong += not finding.verified
             if options.json:
-                out.line(msgspec.json.encode(finding).decode())
+                out.put_bytes(msgspec.json.encode(finding) + b"\n")
             else:
-                _show(out, finding)
+                for line in finding_lines(finding, out.look):
+                    out.line(line)
+            out.flush()
     if options.all and not options.json:
-        out.line(f"{checked} session{'' if checked == 1 else 's'} checked")
-    return COMPLETED if whole else INTERNAL
+        out.line(f"{checked} session{'' if checked == 1 else 's'} checked" + (f", {wrong} not verified" if wrong else ""))
+    return INTERNAL if wrong else COMPLETED
 
 
 async def _chosen(around: Opened, session: str | None) -> AsyncIterator[SessionId]:
@@ -72,8 +76,8 @@ async def _chosen(around: Opened, session: str | None) -> AsyncIterator[SessionI
 async def _verify(around: Opened, session: SessionId, aside: Screen, *, strict: bool) -> Finding:
     try:
         async with reading(around.sessions, session) as (handle, _):
-            shown = handle.tail > PROGRESS_EVENTS and aside.stream.isatty()
-            report = await check_log(handle, _progress(aside) if shown else None)
+            with progress(aside, handle.tail + 1) as told:
+                report = await check_log(handle, told)
     except SessionNotFoundError:
         raise
     except RefoldError as error:  # a log that cannot be read is a finding; the others are checked all the same
@@ -81,26 +85,29 @@ async def _verify(around: Opened, session: SessionId, aside: Screen, *, strict: 
     return Finding(session, report.holds and not (strict and report.not_shipped), report)
 
 
-def _progress(aside: Screen):  # noqa: ANN202 - a local closure
-    def show(done: int, all_events: int) -> None:
-        aside.stream.write(f"\r{done * 100 // max(all_events, 1):>3} % of {all_events} events")
-        if done == all_events:
-            aside.stream.write("\r\x1b[K")
-        aside.stream.flush()
+@contextmanager
+def progress(aside: Screen, all_events: int) -> Generator[Callable[[int, int], None] | None]:
+    """Give what tells how far a check is, None where nobody looks or it is over soon; leave the line empty at the end."""
+    if all_events <= PROGRESS_EVENTS or not aside.terminal:
+        yield None
+        return
+    try:
+        yield lambda done, of: aside.put(f"\r{done * 100 // max(of, 1):>3} % of {of} events", now=True)
+    finally:
+        aside.put("\r\x1b[K", now=True)
 
-    return show
 
-
-def _show(out: Screen, finding: Finding) -> None:
+def finding_lines(finding: Finding, look: Look) -> Iterator[str]:
+    """Say what was found, for a person."""
     report = finding.report
     if report is None:
-        out.line(f"{out.red('unreadable')} {finding.session}: {finding.error}")
+        yield f"{look.red('unreadable')} {finding.session}: {printable(finding.error or '')}"
         return
-    word = "verified" if finding.verified else out.red("DIFFERS ")
+    word = "verified" if finding.verified else look.red("DIFFERS ")
     line = f"{word} {report.equal}/{report.requests} requests, {report.events} events  {finding.session}"
     if report.not_shipped:
         line += f"  ({report.not_shipped} sent by encoders that this release does not have: the requests match)"
-    out.line(line)
+    yield line
     for difference in report.differences:
         step = "" if difference.turn is None else f" (step {difference.turn}.{difference.step})"
-        out.line(f"  event {difference.seq}{step}: {difference.check}: {printable(difference.message)}")
+        yield f"  event {difference.seq}{step}: {difference.check}: {printable(difference.message)}"

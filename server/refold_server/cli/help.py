@@ -1,0 +1,96 @@
+"""Owns what `--help` says: what each command does, the defaults of this machine, and what each exit code means."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Final
+
+from refold_server.cli.exits import COMPLETED, INTERNAL, INTERRUPTED, MEANINGS, UNWRITABLE, USAGE
+from refold_server.cli.people import printable
+
+WIDTH: Final = 78
+"""Columns of the texts here."""
+
+SUMMARIES: Final[dict[str, str]] = {
+    "serve": "serve one editor or program over standard input and output (JSON-RPC, LSP framing)",
+    "run": "run one turn and print the reply",
+    "log": "show a session's log",
+    "rebuild": "print the exact body of a request, rebuilt from the log",
+    "verify": "prove that logs are whole and that each request follows from them",
+    "demo": "run a turn with tools on the current folder, offline, and prove it",
+}
+"""Every command with what it does, in one line."""
+
+
+def _filled(*paragraphs: str) -> str:
+    return "\n\n".join(textwrap.fill(" ".join(text.split()), WIDTH) for text in paragraphs)
+
+
+PROGRAM: Final = _filled("Hosts sessions with language models for editors and scripts, and can prove what the model saw.")
+
+DESCRIPTIONS: Final[dict[str, str]] = {
+    "serve": _filled(
+        """Serve one client over standard input and output: JSON-RPC 2.0 in LSP framing. For editors and programs; it waits
+        for their first message. Standard output carries the protocol and nothing else."""
+    ),
+    "run": _filled(
+        """Run one turn in the current folder and stream the reply to standard output, whose last line names the session.
+        Thinking, tool calls and a bad end of the turn are told on standard error.""",
+        """The first SIGINT (Ctrl-C), SIGTERM or SIGHUP interrupts the turn and waits until its end is in the log; a second one
+        leaves at once, which costs nothing that was recorded. A reader of the output that leaves interrupts the turn too.""",
+    ),
+    "log": _filled(
+        """Show a session's log, also while another process writes it. Where a turn was cut off by a crash, transcript and
+        surface show it as the next turn will find it; the events view shows what is recorded. Writes nothing.""",
+    ),
+    "rebuild": _filled(
+        """Print the exact body of the request of a step, rebuilt from the log, without a line break behind it: piped into
+        an HTTP client it is the request that was sent."""
+    ),
+    "verify": _filled(
+        """Check that a log is whole (each event's digest follows from the one before), that its events make sense in their
+        order, and that each request which it says was sent follows from the events before it, byte for byte. Logs that
+        other processes write are checked as far as they are recorded. On a terminal, long logs show how far the check is."""
+    ),
+    "demo": _filled(
+        """Run a turn with tools on the current folder with the embedded provider, which needs no network and no key; then
+        rebuild and compare each of its requests in another process, and say where the log is."""
+    ),
+}
+"""What each command does, in full."""
+
+_READING: Final = {code: MEANINGS[code] for code in (COMPLETED, INTERNAL, USAGE, INTERRUPTED, UNWRITABLE)}
+
+EXITS: Final[dict[str, dict[int, str]]] = {
+    "serve": {
+        COMPLETED: "ended by `shutdown` and `exit`",
+        INTERNAL: "ended in any other way",
+        USAGE: MEANINGS[USAGE],
+        UNWRITABLE: MEANINGS[UNWRITABLE],
+    },
+    "run": MEANINGS,
+    "log": _READING,
+    "rebuild": _READING | {INTERNAL: "the body differs from what was sent; or internal error, output that cannot be written"},
+    "verify": _READING
+    | {COMPLETED: "nothing differs", INTERNAL: "something differs, or a log cannot be read; or an internal error"},
+    "demo": MEANINGS,
+}
+"""The exit codes of each command."""
+
+
+def exits_text(command: str | None) -> str:
+    """Give the exit codes of a command, or of all."""
+    rows = MEANINGS if command is None else EXITS[command]
+    return "exit codes:\n" + "".join(f"  {code}  {meaning}\n" for code, meaning in rows.items())
+
+
+def defaults_text() -> str:
+    """Give what holds on this machine where neither an option nor the environment says anything. Imports what finds it."""
+    from refold_server.config import default_config_path, default_store_path
+
+    config, store = printable(str(default_config_path())), printable(str(default_store_path()))
+    return (
+        "where neither option nor environment say anything:\n"
+        f"  --store   store.path of the configuration, else {store}\n"
+        f"  --config  {config}, if it is there\n"
+    )
