@@ -30,6 +30,9 @@ _CLASS_NAMES: Final = {
     "upper": "A-Z",
     "xdigit": "0-9A-Fa-f",
 }
+_MAX_LENGTH: Final = 4_096
+"""Characters of a line, as many as a path can have; a longer one would only make work."""
+
 _NAMED: Final = re.compile(r"\[:([a-z]+):\]")
 
 
@@ -69,7 +72,7 @@ class Glob(Struct, frozen=True):
 def parse_glob(line: str) -> Glob | None:
     """Read one line; None for an empty one, a comment, and one that git never matches with anything."""
     text = _without_spaces(line)
-    if not text or text.startswith("#"):
+    if not text or text.startswith("#") or len(text) > _MAX_LENGTH:
         return None
     negated = text.startswith("!")
     text = text[1:] if negated else text

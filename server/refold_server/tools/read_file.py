@@ -1,14 +1,17 @@
 """Owns the tool `read_file`: a text file or a range of its lines, each with its number.
 
 The file goes through in pieces: of one that is too long for an answer, head and tail are kept, whatever its size, and of a
-very long one only the head is read. The format of a line is its number, a tab, its text.
+very long one only the head is read. The format of a line is its number, a tab, its text. Of a file with unsaved text in an
+editor, that text is read, and the answer says so.
 """
 
 from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from io import BytesIO
 from typing import Annotated, Final
 
 import anyio.from_thread
@@ -18,6 +21,7 @@ from msgspec import Meta, Struct
 from refold_protocol.json_text import compact_json
 from refold_protocol.session.header_types import ToolSchema
 from refold_server.tools.failure import invalid_arguments
+from refold_server.tools.open_buffers import OpenBuffer, UnsavedTexts
 from refold_server.tools.output import HeadTail
 from refold_server.tools.paths import Place
 from refold_server.tools.text_file import BYTE_ORDER_MARK, PIECE, is_binary
@@ -26,7 +30,8 @@ from refold_server.tools.tool import ToolContext, ToolOutput, text_output
 MAX_BYTES: Final = 64 << 20
 """Bytes that are read from the first line asked for; what precedes it is passed over, which is fast."""
 
-_NOTE_ROOM: Final = 200
+_NOTE_ROOM: Final = 300
+_UNSAVED: Final = "[this is the unsaved text of the editor in which the file is open; the disk has another]"
 
 
 class ReadFileParams(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -76,28 +81,32 @@ class ReadFile:
 
     async def run(self, context: ToolContext, params: ReadFileParams) -> ToolOutput:
         """Read. Raises ToolFailure."""
-        return text_output(await anyio.to_thread.run_sync(_read, context, params, abandon_on_cancel=True))
+        buffers = await context.buffers.snapshot()
+        return text_output(await anyio.to_thread.run_sync(_read, context, params, buffers, abandon_on_cancel=True))
 
 
-def _read(context: ToolContext, params: ReadFileParams) -> str:
+def _read(context: ToolContext, params: ReadFileParams, buffers: tuple[OpenBuffer, ...]) -> str:
     first, last = params.start_line or 1, params.end_line
     if last is not None and last < first:
         raise invalid_arguments(f"endLine {last} comes before startLine {first}")
     place = context.workspace.locate(params.path)
+    unsaved = UnsavedTexts(context.workspace, buffers).at(place)
+    if unsaved is not None:
+        read = BytesIO(unsaved).read
+        return f"{_numbered(read, read(PIECE), place, first, last, context.output_limit)}\n{_UNSAVED}"
     descriptor = context.workspace.open_file(place)
     try:
-        return _numbered(descriptor, place, first, last, context.output_limit)
+        start = os.read(descriptor, PIECE)
+        if is_binary(start):
+            return f"[{place.shown} is a binary file of {os.fstat(descriptor).st_size:,} bytes; its content is not shown]"
+        return _numbered(partial(os.read, descriptor), start, place, first, last, context.output_limit)
     finally:
         os.close(descriptor)
 
 
-def _numbered(descriptor: int, place: Place, first: int, last: int | None, limit: int) -> str:
-    start = os.read(descriptor, PIECE)
-    if is_binary(start):
-        size = os.fstat(descriptor).st_size
-        return f"[{place.shown} is a binary file of {size:,} bytes; its content is not shown]"
+def _numbered(read: Callable[[int], bytes], start: bytes, place: Place, first: int, last: int | None, limit: int) -> str:
     lines = _Numbering(first, last, HeadTail(max(limit - _NOTE_ROOM, 0)))
-    for piece in _pieces(descriptor, start.removeprefix(BYTE_ORDER_MARK)):
+    for piece in _pieces(read, start.removeprefix(BYTE_ORDER_MARK)):
         anyio.from_thread.check_cancelled()
         lines.add(piece)
         if lines.done:
@@ -112,14 +121,14 @@ def _numbered(descriptor: int, place: Place, first: int, last: int | None, limit
     return lines.text()
 
 
-def _pieces(descriptor: int, start: bytes) -> Iterator[bytes]:
+def _pieces(read: Callable[[int], bytes], start: bytes) -> Iterator[bytes]:
     """Give the file in pieces, none of which ends between the `\\r` and the `\\n` of a line's end."""
     piece = start
     while piece:
         held = b"\r" if piece.endswith(b"\r") else b""
         if len(piece) > len(held):
             yield piece[: len(piece) - len(held)]
-        more = os.read(descriptor, PIECE)
+        more = read(PIECE)
         if held and not more:
             yield held
         piece = held + more if more else b""

@@ -2,6 +2,7 @@
 
 Order: files as `walk.py` gives them, lines as they stand in the file; the format is `path:line: text`. Binary files, and
 what git ignores, are left out; symbolic links are not followed. Bounded in files, bytes, matches and length of a line.
+Of files with unsaved text in an editor, that text is searched; those that are not on disk at all come last.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from refold_protocol.json_text import compact_json
 from refold_protocol.session.header_types import ToolSchema
 from refold_server.tools.failure import ToolFailure, invalid_arguments
 from refold_server.tools.matching import LiteralMatcher, Matcher, RegexMatcher
+from refold_server.tools.open_buffers import OpenBuffer, UnsavedTexts
 from refold_server.tools.output import text_of
 from refold_server.tools.paths import Place, Workspace, shown
 from refold_server.tools.text_file import is_binary, read_up_to
@@ -37,6 +39,7 @@ MAX_TOTAL_BYTES: Final = 512 << 20
 """Bytes that one search reads."""
 
 _NOTE_ROOM: Final = 500
+_TOLD_NAMES: Final = 5
 
 
 class SearchTextParams(Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,14 +88,16 @@ class SearchText:
 
     async def run(self, context: ToolContext, params: SearchTextParams) -> ToolOutput:
         """Search. Raises ToolFailure."""
-        return text_output(await anyio.to_thread.run_sync(_search, context, params, abandon_on_cancel=True))
+        buffers = await context.buffers.snapshot()
+        return text_output(await anyio.to_thread.run_sync(_search, context, params, buffers, abandon_on_cancel=True))
 
 
-def _search(context: ToolContext, params: SearchTextParams) -> str:
+def _search(context: ToolContext, params: SearchTextParams, buffers: tuple[OpenBuffer, ...]) -> str:
     check = anyio.from_thread.check_cancelled
     if not params.regex and not {"\r", "\n"}.isdisjoint(params.pattern):
         raise invalid_arguments("pattern holds a line break, and lines are searched one at a time")
-    search = _Search(context.workspace, params, context.output_limit - _NOTE_ROOM)
+    unsaved = UnsavedTexts(context.workspace, buffers)
+    search = _Search(context.workspace, unsaved, params, context.output_limit - _NOTE_ROOM)
     with RegexMatcher(params.pattern, check) if params.regex else LiteralMatcher(params.pattern) as matcher:
         for place in search.files():
             check()
@@ -105,13 +110,15 @@ def _search(context: ToolContext, params: SearchTextParams) -> str:
 class _Search:
     """Gathers the matching lines of one search, and what was left out of it."""
 
-    def __init__(self, workspace: Workspace, params: SearchTextParams, limit: int) -> None:
+    def __init__(self, workspace: Workspace, unsaved: UnsavedTexts, params: SearchTextParams, limit: int) -> None:
         self._workspace = workspace
+        self._unsaved = unsaved
         self._start = workspace.locate(params.path or ".")
         self._pattern = params.pattern
         self._walk = Walk(workspace, self._start, anyio.from_thread.check_cancelled)
         self._room = limit
         self._lines: list[str] = []
+        self._told_unsaved: list[str] = []
         self._bytes = 0
         self._searched = 0
         self._large = 0
@@ -121,22 +128,28 @@ class _Search:
 
     def files(self) -> Iterator[Place]:
         """Give the files to search, in order: the named one, or those below the named folder."""
-        if not self._workspace.is_folder(self._start):
+        new = self._unsaved.new_files()
+        if self._start in new or not self._workspace.is_folder(self._start):
             yield self._start
             return
         for entry in self._walk.entries():
             if entry.target is None:
                 yield entry.place
+        depth = len(self._start.parts)
+        yield from (place for place in new if place.parts[:depth] == self._start.parts)
 
     def look_into(self, place: Place, matcher: Matcher) -> None:
         """Search one file. Raises ToolFailure when the matcher gives up, or the one named file cannot be read."""
-        data = self._content(place)
+        unsaved = self._unsaved.at(place)
+        data = self._content(place) if unsaved is None else unsaved.removesuffix(b"\n")
         if data is None:
             return
         self._searched += 1
         self._bytes += len(data)
         rows = matcher.rows(place, data, MAX_MATCHES - len(self._lines))
         if rows:
+            if unsaved is not None:
+                self._told_unsaved.append(place.shown)
             lines = data.split(b"\n")
             for number, column in rows:
                 self._add(place, number, text_of(lines[number - 1].removesuffix(b"\r")), column)
@@ -150,6 +163,10 @@ class _Search:
             notes.append(f"no line of {self._searched:,} files holds {shown(self._pattern[:100])!r}")
         if self.full:
             notes.append("stopped here, there may be more: name a path or a longer pattern")
+        if self._told_unsaved:
+            names = ", ".join(self._told_unsaved[:_TOLD_NAMES])
+            more = f" and {len(self._told_unsaved) - _TOLD_NAMES} more" if len(self._told_unsaved) > _TOLD_NAMES else ""
+            notes.append(f"unsaved text of an editor, the disk has another: {names}{more}")
         if self._large:
             notes.append(f"files above {MAX_FILE_BYTES >> 20} MiB that were not searched: {self._large:,}")
         if self._walk.cut:

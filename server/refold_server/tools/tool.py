@@ -15,6 +15,7 @@ from refold_protocol.json_text import JsonText
 from refold_protocol.session.header_types import ToolSchema
 from refold_protocol.session.messages import ResultBlock, text_content
 from refold_server.tools.failure import ToolFailure
+from refold_server.tools.open_buffers import NO_BUFFERS, OpenBuffers
 from refold_server.tools.paths import Workspace
 
 __all__ = ["OUTPUT_LIMIT", "TIME_LIMIT_S", "Tool", "ToolContext", "ToolFailure", "ToolOutput", "text_output"]
@@ -27,12 +28,14 @@ TIME_LIMIT_S: Final = 120.0
 
 
 class ToolContext(Struct, frozen=True):
-    """What a call may work with. `output_limit` counts characters, `time_limit_s` seconds."""
+    """What a call may work with. `output_limit` counts characters, `time_limit_s` seconds; `buffers` is what an editor has
+    open."""
 
     workspace: Workspace
     call_id: CallId
     output_limit: int = OUTPUT_LIMIT
     time_limit_s: float = TIME_LIMIT_S
+    buffers: OpenBuffers = NO_BUFFERS
 
 
 class ToolOutput(Struct, frozen=True):

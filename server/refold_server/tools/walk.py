@@ -45,7 +45,7 @@ class _Found(Struct, frozen=True):
 
 
 class Walk:
-    """One walk from the folder `start` down. `check` is called once a folder and may raise to stop it."""
+    """One walk from the folder `start` down. `check` is called for each entry and may raise to stop it."""
 
     def __init__(self, workspace: Workspace, start: Place, check: Callable[[], None], *, limit: int = MAX_ENTRIES) -> None:
         self._workspace = workspace
@@ -97,7 +97,6 @@ class Walk:
 
     def _folder(self, place: Place, rules: tuple[Rules, ...]) -> list[_Found]:
         """List one folder, last name first."""
-        self._check()
         if len(place.parts) > MAX_DEPTH + len(self._start.parts) or self._room <= 0:
             self.cut = True
             return []
@@ -118,6 +117,7 @@ class Walk:
         return sorted(shown, key=lambda item: item.place.parts[-1], reverse=True)
 
     def _found(self, above: Place, entry: os.DirEntry[str], descriptor: int, rules: tuple[Rules, ...]) -> _Found | None:
+        self._check()
         folder = entry.is_dir(follow_symlinks=False)
         link = entry.is_symlink()
         if not (folder or link or entry.is_file(follow_symlinks=False)):

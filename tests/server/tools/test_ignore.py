@@ -150,6 +150,10 @@ def test_rules_are_anchored_where_their_file_stands(tmp_path: Path) -> None:
     assert _walked(tmp_path) == ["deep/y", "sub/.gitignore", "sub/deep/x", "x"]
 
 
+def test_a_line_longer_than_any_path_is_passed_over() -> None:
+    assert parse_glob("*a" * 100_000) is None
+
+
 def test_a_star_passes_over_a_line_break_in_a_name() -> None:
     assert _glob("a*b?c").fits(("a\n\nb\nc",), folder=False)
 
@@ -178,7 +182,7 @@ def test_a_byte_order_mark_and_crlf_do_not_hide_rules() -> None:
     assert is_ignored((rules,), _place("a.tmp"), folder=False)
 
 
-@pytest.mark.parametrize("line", ["*a" * 40 + "*b", "**/" * 40 + "b", "[ab]*" * 40 + "c", "?*" * 60 + "b/c"])
+@pytest.mark.parametrize("line", ["*a" * 40 + "*b", "**/" * 40 + "b", "[ab]*" * 40 + "c", "?*" * 60 + "b/c", "*/" * 60 + "b"])
 def test_no_line_can_take_for_ever(line: str) -> None:
     glob = _glob(line)
     assert not glob.fits(("a" * 250,) * 60, folder=False)

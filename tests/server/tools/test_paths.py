@@ -75,6 +75,10 @@ def test_a_nul_character_in_a_path_is_refused_e_06(workspace: Workspace) -> None
     assert _refusal(workspace, "\0") == "INVALID_ARGUMENTS"
 
 
+def test_half_a_surrogate_pair_in_a_path_is_refused_a_14(workspace: Workspace) -> None:
+    assert _refusal(workspace, "a\ud83d") == "INVALID_ARGUMENTS"
+
+
 def test_links_that_stay_inside_work_e_06(workspace: Workspace) -> None:
     assert _read(workspace, "in/x") == "in sub\n"
     assert workspace.locate("in/x") == Place(("sub", "x"))
