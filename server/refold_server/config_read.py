@@ -7,7 +7,6 @@ finds exactly one. Must not know which file is read when, nor what settings mean
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
@@ -49,6 +48,8 @@ Settings = dict[Key, Given]
 
 def read_toml(text: str, name: str) -> Settings:
     """Read the text of the file `name`. Raises ConfigError for the first fault."""
+    import tomllib  # on use: without a file nothing needs it
+
     try:
         table = tomllib.loads(text)
     except RecursionError:
