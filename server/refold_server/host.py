@@ -16,16 +16,19 @@ from refold_server.config_types import Config
 from refold_server.providers.provider import Provider
 from refold_server.providers.registry import close_providers, open_provider
 from refold_server.tools.execute import ToolAnswer, execute
+from refold_server.tools.open_buffers import NO_BUFFERS, OpenBuffers
 from refold_server.tools.paths import Workspace
 from refold_server.tools.registry import built_in_tools
 from refold_server.tools.tool import ToolContext
 
 
 class Surroundings:
-    """What all sessions of a process share. Raises ConfigError for tools that are not there."""
+    """What all sessions of a process share; `buffers` is what the editor has open, if there is one. Raises ConfigError for
+    tools that are not there."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, buffers: OpenBuffers = NO_BUFFERS) -> None:
         self.config = config
+        self.buffers = buffers
         self.registry = built_in_tools(config.tools.enabled)
         self._providers: dict[str, Provider] = {}
 
@@ -78,4 +81,5 @@ class SessionHost:
 
     async def run_tool(self, call_id: CallId, name: str, arguments: str) -> ToolAnswer:
         """Run a call in the workspace."""
-        return await execute(self._shared.registry, name, arguments, ToolContext(self._workspace, call_id))
+        context = ToolContext(self._workspace, call_id, buffers=self._shared.buffers)
+        return await execute(self._shared.registry, name, arguments, context)

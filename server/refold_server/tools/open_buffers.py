@@ -67,8 +67,8 @@ class UnsavedTexts:
         return text
 
     def new_files(self) -> list[Place]:
-        """Give the places of open files that are not on disk yet, in the order of a walk."""
-        missing = [place for place in self._texts if self._disk(place, 0) is None]
+        """Give the places of open files that are not on disk yet, in the order of a walk, which leaves out `.git`."""
+        missing = [place for place in self._texts if ".git" not in place.parts and self._disk(place, 0) is None]
         return sorted(missing, key=lambda place: place.parts)
 
     def _is_on_disk(self, place: Place, text: bytes) -> bool:

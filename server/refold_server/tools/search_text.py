@@ -141,7 +141,7 @@ class _Search:
     def look_into(self, place: Place, matcher: Matcher) -> None:
         """Search one file. Raises ToolFailure when the matcher gives up, or the one named file cannot be read."""
         unsaved = self._unsaved.at(place)
-        data = self._content(place) if unsaved is None else unsaved.removesuffix(b"\n")
+        data = self._content(place) if unsaved is None else unsaved.removesuffix(b"\n") if unsaved else None
         if data is None:
             return
         self._searched += 1
