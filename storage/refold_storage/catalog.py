@@ -14,7 +14,7 @@ import lmdb
 import msgspec
 from msgspec import Struct
 
-from refold_protocol.errors import InvalidJsonError, SessionCorruptionError, SessionFormatUnsupportedError
+from refold_protocol.errors import InvalidJsonError, RefoldError, SessionCorruptionError, SessionFormatUnsupportedError
 from refold_protocol.ids import SessionId, WriterId
 from refold_protocol.session.chain import CHAIN_START
 from refold_protocol.session.events import FORMAT_VERSION
@@ -131,6 +131,28 @@ def recent_rows(
             except (SessionCorruptionError, SessionFormatUnsupportedError) as error:
                 _LOG.warning("left out of the list of sessions: %s", error)
             more = cursor.prev()
+    return found
+
+
+def rows_behind(
+    transaction: Transaction, databases: Databases, behind: bytes, limit: int
+) -> list[tuple[bytes, SessionId | RefoldError]]:
+    """Give the keys of up to `limit` rows behind the key `behind`, in the order of keys, each with the session's id or
+    with what is wrong with its row."""
+    found: list[tuple[bytes, SessionId | RefoldError]] = []
+    with transaction.cursor(db=databases.sessions) as cursor:
+        more = cursor.set_range(behind)
+        if more and cursor.key() == behind:
+            more = cursor.next()
+        while more and len(found) < limit:
+            key = cursor.key()
+            try:
+                row = _decode(cursor.value(), None)
+                right = session_key(row.id) == key
+                found.append((key, row.id if right else SessionCorruptionError(f"the record of {row.id} is misplaced")))
+            except (SessionCorruptionError, SessionFormatUnsupportedError) as error:
+                found.append((key, error))
+            more = cursor.next()
     return found
 
 

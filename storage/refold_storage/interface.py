@@ -13,7 +13,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from refold_protocol.errors import LogError
+from refold_protocol.errors import LogError, RefoldError
 from refold_protocol.ids import SessionId, WriterId
 from refold_protocol.session.events import Draft, Event
 from refold_protocol.session.summary import Summary
@@ -189,6 +189,11 @@ class Store(Protocol):
 
     def recent(self, *, limit: int, before: RecentCursor | None = None) -> list[tuple[RecentCursor, SessionRecord]]:
         """Give up to `limit` records with their cursors, most recently active first, going on behind cursor `before`."""
+        ...
+
+    def survey(self) -> Iterator[SessionId | RefoldError]:
+        """Iterate over all sessions, in no order, whether or not the list of recent ones has them: the id of each, or the
+        error that keeps its record from being read. For checks: what is damaged must not be left out."""
         ...
 
     def is_owned(self, session: SessionId) -> bool:

@@ -7,7 +7,7 @@ that. `fail_point` makes flushes fail as disks do. Never touches a file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from refold_protocol.errors import (
     LogError,
     LogUnwritableError,
+    RefoldError,
     SessionAlreadyExistsError,
     SessionAlreadyOwnedError,
     SessionNotFoundError,
@@ -72,6 +73,11 @@ class MemoryStore:
         rows = sorted(((log.row.activity, log.row.number), log.row.record) for log in self._logs.values())
         behind = [row for row in reversed(rows) if before is None or row[0] < before]
         return behind[:limit]
+
+    def survey(self) -> Iterator[SessionId | RefoldError]:
+        """Iterate over all sessions; see `interface.Store.survey`."""
+        self._check_open()
+        return iter(tuple(self._logs))
 
     def is_owned(self, session: SessionId) -> bool:
         """Tell whether somebody holds the session for writing right now."""

@@ -7,11 +7,12 @@ event loop's thread. How a store is opened is `lmdb_store.py`'s business.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from refold_protocol.errors import (
     LogUnwritableError,
+    RefoldError,
     SessionAlreadyExistsError,
     SessionAlreadyOwnedError,
     SessionNotFoundError,
@@ -98,6 +99,15 @@ class LmdbStore:
             rows = catalog.recent_rows(transaction, self.environment.databases, limit, before)
         return [(cursor, row.record) for cursor, row in rows]
 
+    def survey(self) -> Iterator[SessionId | RefoldError]:
+        """Iterate over all sessions; see `interface.Store.survey`."""
+        self._check_open()
+        rows = self._surveyed(b"")
+        while rows:
+            yield from (found for _, found in rows)
+            self._check_open()
+            rows = self._surveyed(rows[-1][0])
+
     def is_owned(self, session: SessionId) -> bool:
         """Tell whether somebody, in whatever process, holds the session for writing right now."""
         self._check_open()
@@ -123,6 +133,10 @@ class LmdbStore:
     def _row(self, session: SessionId) -> SessionRow | None:
         with self.environment.reading() as transaction:
             return catalog.find(transaction, self.environment.databases, session)
+
+    def _surveyed(self, behind: bytes) -> list[tuple[bytes, SessionId | RefoldError]]:
+        with self.environment.reading() as transaction:
+            return catalog.rows_behind(transaction, self.environment.databases, behind, _PAGE)
 
     def _stored(self, session: SessionId) -> tuple[SessionRow, Head, Record | None]:
         """Read where a log ends, and make sure that row and records agree about it."""
@@ -159,3 +173,7 @@ def _unknown(session: SessionId) -> SessionNotFoundError:
 
 def _exists(session: SessionId) -> SessionAlreadyExistsError:
     return SessionAlreadyExistsError(f"there is a session {session} already", session=session)
+
+
+_PAGE: Final = 256
+"""Rows that one read transaction looks at."""

@@ -491,6 +491,17 @@ async def test_the_list_of_sessions_is_sorted_by_activity_and_read_in_pages(kind
     assert paged == [record.id for _, record in everything]
 
 
+async def test_a_survey_names_every_session_once(store: Store) -> None:
+    names = [f"s{number}" for number in range(300)]
+    assert list(store.survey()) == []
+    for name in names:
+        handle = await store.create(new(name))
+        handle.append(chunks(1))
+        await handle.close()
+    await (await store.create(new("empty"))).close()
+    assert sorted(str(found) for found in store.survey()) == sorted(names)
+
+
 async def test_opening_and_chunks_are_no_activity(kind: StoreKind, store: Store) -> None:
     kind.clock.now = 5_000
     await (await filled(store, [prompt()], new("first", 1))).close()

@@ -178,10 +178,14 @@ async def test_a_record_beside_the_log_that_cannot_be_read_is_refused_and_left_o
         await store.open(SESSION, "read")
     assert [record.id for _, record in store.recent(limit=10)] == [OTHER]
     assert "left out" in caplog.text
+    surveyed = list(store.survey())
+    assert OTHER in surveyed
+    assert [type(found) for found in surveyed if found != OTHER] == [SessionCorruptionError]
 
 
 async def test_a_record_that_names_another_session_is_refused(store: LmdbStore) -> None:
     change_row(store, id=OTHER)
+    assert [str(found) for found in store.survey()] == [f"the record of {OTHER} is misplaced"]
     with pytest.raises(SessionCorruptionError, match="names session"):
         store.get(SESSION)
 

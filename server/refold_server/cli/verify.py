@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -22,17 +22,15 @@ from refold_server.cli.people import printable
 from refold_server.cli.screen import Look, Screen
 from refold_server.sessions.reading import reading
 
-PAGE = 100
-"""Sessions that are read from the catalogue at a time."""
-
 PROGRESS_EVENTS = 20_000
 """Logs longer than this show how far the check is, on a terminal."""
 
 
 class Finding(Struct, frozen=True, omit_defaults=True):
-    """What --json prints for a session: the report, or the error that kept the log from being read."""
+    """What --json prints for a session: the report, or the error that kept the log from being read. `session` is None
+    where not even its record could be read."""
 
-    session: SessionId
+    session: SessionId | None
     verified: bool
     report: Report | None = None
     error: str | None = None
@@ -47,8 +45,8 @@ async def _command(options: argparse.Namespace) -> int:
     out, aside = Screen(sys.stdout), Screen(sys.stderr, vital=False)
     checked, wrong = 0, 0
     async with opened(read_config(options)) as around:
-        async for session in _chosen(around, options.session):
-            finding = await _verify(around, session, aside, strict=options.strict)
+        for chosen in _all(around) if options.all else [SessionId(options.session)]:
+            finding = await _verify(around, chosen, aside, strict=options.strict)
             checked += 1
             wrong += not finding.verified
             if options.json:
@@ -62,18 +60,16 @@ async def _command(options: argparse.Namespace) -> int:
     return INTERNAL if wrong else COMPLETED
 
 
-async def _chosen(around: Opened, session: str | None) -> AsyncIterator[SessionId]:
-    if session is not None:
-        yield SessionId(session)
-        return
-    cursor = None
-    while rows := around.store.recent(limit=PAGE, before=cursor):
-        for _, record in rows:
-            yield record.id
-        cursor = rows[-1][0]
+def _all(around: Opened) -> list[SessionId | RefoldError]:
+    """Give the sessions of the store, the latest first (ids sort by age), then what is wrong with unreadable records."""
+    found = list(around.store.survey())
+    ids = [one for one in found if not isinstance(one, RefoldError)]
+    return [*sorted(ids, reverse=True), *(one for one in found if isinstance(one, RefoldError))]
 
 
-async def _verify(around: Opened, session: SessionId, aside: Screen, *, strict: bool) -> Finding:
+async def _verify(around: Opened, session: SessionId | RefoldError, aside: Screen, *, strict: bool) -> Finding:
+    if isinstance(session, RefoldError):
+        return Finding(None, False, error=f"{session.error_kind}: {session.message}")
     try:
         async with reading(around.sessions, session) as (handle, _):
             with progress(aside, handle.tail + 1) as told:
@@ -101,7 +97,7 @@ def finding_lines(finding: Finding, look: Look) -> Iterator[str]:
     """Say what was found, for a person."""
     report = finding.report
     if report is None:
-        yield f"{look.red('unreadable')} {finding.session}: {printable(finding.error or '')}"
+        yield f"{look.red('unreadable')} {finding.session or '(no id)'}: {printable(finding.error or '')}"
         return
     word = "verified" if finding.verified else look.red("DIFFERS ")
     line = f"{word} {report.equal}/{report.requests} requests, {report.events} events  {finding.session}"
