@@ -19,7 +19,8 @@ from msgspec import Raw, Struct
 from refold_protocol.errors import RefoldError
 from refold_protocol.rpc.initialize import InitializeParams
 from refold_protocol.rpc.methods import METHODS
-from refold_protocol.rpc.params import SessionCloseParams
+from refold_protocol.rpc.params import SessionCloseParams, SessionOpenParams
+from refold_protocol.rpc.results import SessionOpenResult
 from refold_protocol.session.events import AbortCause, ClientInfo
 from refold_protocol.session.messages import Source
 from refold_server.cli.exits import exit_of_error
@@ -163,12 +164,20 @@ def _lazily(prepared: Callable[[], Awaitable[Mapping[str, Handler]]]) -> Mapping
 def _handlers(sessions: Sessions, events: EventMethods, source: Source) -> Mapping[str, Handler]:
     session, turn, proof = SessionMethods(sessions), TurnMethods(sessions, source), ProofMethods(sessions)
 
+    async def open_session(params: SessionOpenParams) -> SessionOpenResult:
+        result = await session.open(params)
+        if result.writer is not None:
+            await events.settle(result.session)
+        return result
+
     async def close(params: SessionCloseParams) -> None:
-        await session.close(params)
-        await events.end_session(params.session)  # what is durable was told or can be read again
+        try:
+            await session.close(params)
+        finally:  # also when the last flush failed
+            await events.settle(params.session)
 
     return {
-        "session/open": session.open,
+        "session/open": open_session,
         "session/read": session.read,
         "session/flush": session.flush,
         "session/close": close,

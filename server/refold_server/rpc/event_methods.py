@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from msgspec import Raw
 
-from refold_protocol.errors import CursorAheadError, CursorDivergedError, RefoldError
+from refold_protocol.errors import CursorAheadError, CursorDivergedError, RefoldError, SessionHandleClosedError
 from refold_protocol.ids import SessionId, WriterId, writer_tail
 from refold_protocol.rpc.errors import WireError, bad_param
 from refold_protocol.rpc.notices import SessionEventsNotice
@@ -49,14 +49,39 @@ class Outlet(Protocol):
 
 
 class _Subscription:
-    __slots__ = ("session", "stack", "tail", "task", "writer")
+    """A cursor, and the handle that it reads through; `stack` gives the handle back."""
 
-    def __init__(self, session: SessionId, tail: Tail, writer: WriterId | None, stack: AsyncExitStack) -> None:
+    def __init__(self, session: SessionId, handle: Handle, after: int, stack: AsyncExitStack) -> None:
         self.session = session
-        self.tail = tail
-        self.writer = writer
-        self.stack = stack
+        self.handle = handle
+        self.tail = Tail(handle, after)
         self.task: asyncio.Task[None] | None = None
+        self._stack = stack
+        self._moved = asyncio.Event()
+
+    @property
+    def writer(self) -> WriterId | None:
+        """Whoever writes the session now, as far as the handle knows."""
+        return self.handle.writer or _last_writer(self.handle.record)
+
+    async def move(self, handle: Handle, stack: AsyncExitStack) -> None:
+        """Go on behind the last event that was taken, through another handle."""
+        tail, before = self.tail, self._stack
+        self.handle, self.tail, self._stack = handle, Tail(handle, tail.last), stack
+        self._moved.set()
+        self._moved = asyncio.Event()
+        tail.close()
+        await before.aclose()
+
+    async def moved_from(self, tail: Tail) -> None:
+        """Wait until the cursor is another one than `tail`."""
+        while self.tail is tail:
+            await self._moved.wait()
+
+    async def close(self) -> None:
+        """Stop looking and give the handle back."""
+        self.tail.close()
+        await self._stack.aclose()
 
 
 class EventMethods:
@@ -75,16 +100,15 @@ class EventMethods:
             handle, _ = await stack.enter_async_context(reading(self._sessions, params.session))
             after = handle.tail if params.after == "tail" else params.after
             _check_cursor(handle, after, params.writer)
-            writer = handle.writer or _last_writer(handle.record)
-            subscription = _Subscription(params.session, Tail(handle, after), writer, stack.pop_all())
+            subscription = _Subscription(params.session, handle, after, stack.pop_all())
         self._last_id += 1
         number = self._last_id
         self._open[number] = subscription
 
         def begin() -> None:
-            subscription.task = self._group.create_task(self._follow(number, subscription, handle))
+            subscription.task = self._group.create_task(self._follow(number, subscription))
 
-        return Followed(EventSubscribeResult(number, handle.tail, handle.durable, writer), begin)
+        return Followed(EventSubscribeResult(number, handle.tail, handle.durable, subscription.writer), begin)
 
     async def unsubscribe(self, params: EventUnsubscribeParams) -> EventUnsubscribeResult:
         """event/unsubscribe."""
@@ -94,10 +118,19 @@ class EventMethods:
         await self._end(params.subscription)
         return EventUnsubscribeResult(subscription.tail.last)
 
-    async def end_session(self, session: SessionId) -> None:
-        """End the subscriptions of a session whose handle is about to be closed."""
-        for number in [number for number, one in self._open.items() if one.session == session]:
-            await self._end(number)
+    async def settle(self, session: SessionId) -> None:
+        """Let the subscriptions of a session that was opened or closed here go on through the handle that it has now: the
+        writer's own, else one for reading. They end only where the session left no record."""
+        for number, subscription in [row for row in self._open.items() if row[1].session == session]:
+            stack = AsyncExitStack()
+            try:
+                handle, _ = await stack.enter_async_context(reading(self._sessions, session))
+            except RefoldError as error:
+                logger.info("subscription %d ends: %s", number, error.message)
+                await self._end(number)
+                continue
+            if handle is not subscription.handle:
+                await subscription.move(handle, stack)
 
     async def end_all(self) -> None:
         """End every subscription."""
@@ -108,23 +141,27 @@ class EventMethods:
         subscription = self._open.pop(number, None)
         if subscription is None:
             return
-        subscription.tail.close()
         if subscription.task is not None and subscription.task is not asyncio.current_task():
             subscription.task.cancel()
             await asyncio.wait({subscription.task})
-        await subscription.stack.aclose()
+        await subscription.close()
 
-    async def _follow(self, number: int, subscription: _Subscription, handle: Handle) -> None:
-        look_again = _Looks(handle)
+    async def _follow(self, number: int, subscription: _Subscription) -> None:
+        looks = _Looks()
         try:
             while await self._outlet.events_room():
-                batch = subscription.tail.take()
-                if batch is None:
-                    await look_again.wait(subscription.tail)
+                tail = subscription.tail
+                try:
+                    batch = tail.take()
+                    if batch is None:
+                        await looks.wait(subscription.handle, tail)
+                        continue
+                except SessionHandleClosedError:  # the session is being closed, or was opened here; `settle` follows
+                    await subscription.moved_from(tail)
                     continue
                 self._outlet.send_events(notice_of(number, subscription.writer, batch))
                 await asyncio.sleep(0)  # a long replay lets others run between two batches
-        except RefoldError as error:  # a damaged record, a closed handle: this subscription ends, the connection lives on
+        except RefoldError as error:  # a damaged record: this subscription ends, the connection lives on
             logger.error("subscription %d ends: %s", number, error.message)
             await self._end(number)
 
@@ -132,19 +169,18 @@ class EventMethods:
 class _Looks:
     """When to look at a log again: at once where this process writes it, now and then where another does."""
 
-    def __init__(self, handle: Handle) -> None:
-        self._handle = handle
+    def __init__(self) -> None:
         self._changed = asyncio.get_running_loop().time()
 
-    async def wait(self, tail: Tail) -> None:
-        """Wait until there may be news."""
-        if self._handle.access == "write":
+    async def wait(self, handle: Handle, tail: Tail) -> None:
+        """Wait until there may be news. Raises SessionHandleClosedError."""
+        if handle.access == "write":
             await tail.wait()
             return
         now = asyncio.get_running_loop().time()
         await asyncio.sleep(QUIET_S if now - self._changed > QUIET_AFTER_S else LIVELY_S)
-        before = self._handle.tail
-        if self._handle.refresh() != before:
+        before = handle.tail
+        if handle.refresh() != before:
             self._changed = asyncio.get_running_loop().time()
 
 
