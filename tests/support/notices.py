@@ -1,0 +1,75 @@
+"""Owns looking at `session/events` as they come over the wire, and the rules that hold for each of them whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+
+from refold_client import Client
+from tests.support.daemons import Json
+
+TOLD_WHEN_DURABLE = {"input/accepted", "input/settled", "tool/call", "turn/end"}
+"""Event types with an effect outside the log that this release has."""
+
+
+class Notices:
+    """All notifications of one subscription, checked as they come: in order, without gap, and never too early."""
+
+    def __init__(self, after: int) -> None:
+        self.all: list[Json] = []
+        self.events: list[Json] = []
+        self.reply: Json = {}
+        self.last = after
+        self._news = anyio.Event()
+
+    @property
+    def durable(self) -> int:
+        """What the last notification said of it; −1 before the first."""
+        return self.all[-1]["durable"] if self.all else -1
+
+    async def until(self, condition: Callable[[Notices], bool]) -> None:
+        """Wait until something holds of what has come."""
+        while not condition(self):
+            await self._news.wait()
+
+    def take(self, notice: Json) -> None:
+        """Take one, and check it against those before."""
+        assert notice["prev"] == self.last
+        for event in notice["events"]:
+            assert event["seq"] == self.last + 1
+            self.last = event["seq"]
+            assert event["type"] not in TOLD_WHEN_DURABLE or event["seq"] <= notice["durable"], event
+        assert self.durable <= notice["durable"] <= notice["tail"]
+        assert self.last <= notice["tail"]
+        assert len(notice["events"]) <= 512
+        self.all.append(notice)
+        self.events += notice["events"]
+        self._news.set()
+        self._news = anyio.Event()
+
+
+class Wire:
+    """The subscriptions of one connection, seen from the wire. Takes the place of the client's own."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._open: dict[int, Notices] = {}
+        client.connection.on_notification("session/events", self._take)
+
+    async def subscribe(self, session: str, after: int | str, **more: Any) -> Notices:
+        """event/subscribe; the reply comes before the first notification."""
+
+        def claim(reply: Json) -> None:
+            assert reply["subscription"] not in self._open
+            notices = Notices(reply["tail"] if after == "tail" else int(after))
+            notices.reply = reply
+            self._open[reply["subscription"]] = notices
+
+        params = {"session": session, "after": after, **more}
+        reply = await self._client.connection.request("event/subscribe", params, claim=claim)
+        return self._open[reply["subscription"]]
+
+    def _take(self, notice: Json) -> None:
+        self._open[notice["subscription"]].take(notice)
