@@ -48,6 +48,11 @@ class ReaderThread:
             self._paused = False
             self._open_gate()
 
+    @property
+    def is_held(self) -> bool:
+        """Whether it reads no further now: paused, or too far ahead of the loop."""
+        return not self._gate.is_set()
+
     def close(self) -> None:
         """Stop. A read that waits right now ends with the stream, or with the process: the thread is a daemon."""
         with self._lock:

@@ -111,7 +111,7 @@ def test_d05_wrong_params_are_answered_with_their_path(method: str, params: byte
 
 
 def test_params_that_are_nested_too_deeply_are_wrong_params() -> None:
-    params = b'{"capabilities":' + b"[" * 5000 + b"]" * 5000 + b"}"
+    params = b'{"capabilities":{"other":' + b"[" * 5000 + b"]" * 5000 + b"}}"
     with pytest.raises(WireError) as raised:
         decode_params(METHODS["initialize"], Raw(params))
     assert raised.value.error.code == INVALID_PARAMS
