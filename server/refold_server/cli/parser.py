@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
 from refold_server import __version__
 from refold_server.cli.help import DESCRIPTIONS, PROGRAM, SUMMARIES, defaults_text, exits_text
 from refold_server.cli.people import printable
+from refold_server.cli.screen import Screen
 
 VIEWS: Final = ("transcript", "surface", "events", "header")
 """Views that `refold log` shows."""
@@ -38,6 +40,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """End with usage and a complaint."""
         super().error(f"{printable(message)}\nTry '{self.prog} --help'.")
+
+    def _print_message(self, message: str, file: object = None) -> None:
+        """Print help, version or complaint. argparse's own method hides that the output is lost."""
+        vital = file is sys.stdout
+        Screen(sys.stdout if vital else sys.stderr, vital=vital).put(message, now=True)
 
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Final, TextIO
 
 from refold_server.cli.streams import OutputLostError
@@ -43,33 +44,39 @@ class Screen:
     def __init__(self, stream: TextIO, *, vital: bool = True) -> None:
         self.terminal: Final = stream.isatty()
         self.look: Final = look_of(terminal=self.terminal)
-        self._stream = stream
+        self._sink = stream.buffer
+        self._encoding = stream.encoding or "utf-8"
         self._vital = vital
+        self._hand_over(stream.flush)
 
     def line(self, text: str = "") -> None:
         """Print a line."""
         self.put(text + "\n")
 
     def put(self, text: str, *, now: bool = False) -> None:
-        """Print text as it is; `now` does not wait for the end of a line."""
-        try:
-            self._stream.write(text)
-            if now:
-                self._stream.flush()
-        except (OSError, ValueError) as error:  # ValueError: closed
-            self._fail(error)
+        """Print text as it is; without waiting for more on a terminal, beside the output, and with `now`."""
+        self.put_bytes(text.encode(self._encoding, "backslashreplace"))
+        if now or self.terminal or not self._vital:
+            self.flush()
 
     def put_bytes(self, data: bytes) -> None:
         """Print bytes behind what was printed before."""
+        rest = memoryview(data)
         try:
-            self._stream.flush()
-            self._stream.buffer.write(data)
+            while rest:  # an unbuffered stream (PYTHONUNBUFFERED) may take less than it is given
+                rest = rest[self._sink.write(rest) :]
         except (OSError, ValueError) as error:  # ValueError: closed
             self._fail(error)
 
     def flush(self) -> None:
         """Hand everything over to the operating system."""
-        self.put("", now=True)
+        self._hand_over(self._sink.flush)
+
+    def _hand_over(self, flush: Callable[[], None]) -> None:
+        try:
+            flush()
+        except (OSError, ValueError) as error:  # ValueError: closed
+            self._fail(error)
 
     def _fail(self, error: OSError | ValueError) -> None:
         if self._vital:

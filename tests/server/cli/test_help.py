@@ -1,0 +1,110 @@
+"""Help and grammar: every command says what it does, which defaults hold and what its exit codes mean; mistakes are told."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+
+import pytest
+
+from refold_server.cli.exits import MEANINGS
+from refold_server.cli.help import DESCRIPTIONS, EXITS, SUMMARIES
+from refold_server.cli.parser import VIEWS, turn_and_step, unicode_text
+from tests.support.commands import Here
+
+COMMANDS = ("serve", "run", "log", "rebuild", "verify", "demo")
+
+
+def test_the_commands_are_those_of_the_tables() -> None:
+    assert tuple(SUMMARIES) == tuple(DESCRIPTIONS) == tuple(EXITS) == COMMANDS
+
+
+def test_the_help_names_every_command_and_every_exit_code(refold: Here) -> None:
+    done = refold("--help")
+    assert done.code == 0
+    for command in COMMANDS:
+        assert re.search(rf"^    {command} ", done.text, re.MULTILINE)
+    for code, meaning in MEANINGS.items():
+        assert f"  {code}  {meaning}\n" in done.text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_names_its_options_defaults_and_exit_codes(refold: Here, command: str) -> None:
+    done = refold(command, "--help")
+    assert done.code == 0
+    assert DESCRIPTIONS[command] in done.text
+    assert "REFOLD_STORE" in done.text
+    assert f"--config  {refold.place.root / 'refold' / 'config.toml'}, if it is there\n" in done.text
+    assert f"--store   store.path of the configuration, else {refold.place.root / 'refold'}\n" in done.text
+    for code, meaning in EXITS[command].items():
+        assert f"  {code}  {meaning}\n" in done.text
+    assert EXITS[command].keys() <= MEANINGS.keys()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_argument_of_a_command_is_explained(refold: Here, command: str) -> None:
+    lines = refold(command, "--help").text.split("\n")
+    named = [number for number, line in enumerate(lines) if re.match(r"  (-|[A-Z])", line)]
+    assert len(named) >= 3
+    for number in named:
+        explained = re.match(r"  \S.*?  +\S", lines[number]) or lines[number + 1].startswith(" " * 16)
+        assert explained, lines[number]
+
+
+def test_without_a_command_the_help_is_the_complaint(refold: Here) -> None:
+    done = refold()
+    assert (done.code, done.out) == (2, b"")
+    assert done.err.startswith("usage: refold ")
+
+
+def test_the_version_is_that_of_the_package(refold: Here) -> None:
+    assert re.fullmatch(r"refold \d+\.\d+\.\d+\n", refold("--version").text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["bogus\x1b[2J"], "invalid choice: 'bogus\\x1b[2J'"),
+        (["run"], "arguments are required: PROMPT"),
+        (["run", "a", "b\x1b[2J"], "unrecognized arguments: b\\x1b[2J"),
+        (["run", "a", "--sess", "x"], "unrecognized arguments: --sess x"),
+        (["run", "-x"], "are required: PROMPT"),
+        (["run", "a\udcff"], "argument PROMPT: 'a\\udcff' is not UTF-8"),
+        (["run", "a", "--session", "\udcff"], "argument --session: '\\udcff' is not UTF-8"),
+        (["log", "s", "--view", "none"], "invalid choice: 'none'"),
+        (["log"], "arguments are required: SESSION"),
+        (["rebuild", "s"], "arguments are required: TURN.STEP"),
+        (["rebuild", "s", "1"], "'1' is not TURN.STEP, for example 1.2"),
+        (["verify"], "one of the arguments SESSION --all is required"),
+        (["verify", "s", "--all"], "not allowed with"),
+    ],
+)
+def test_a_mistake_is_told_with_the_way_to_the_help(refold: Here, arguments: list[str], complaint: str) -> None:
+    done = refold(*arguments)
+    assert (done.code, done.out) == (2, b"")
+    assert complaint in done.err
+    assert re.search(r"\nTry 'refold( \w+)? --help'\.\n$", done.err)
+    assert "\x1b" not in done.err
+    assert not os.path.exists(refold.place.store)
+
+
+@pytest.mark.parametrize(("text", "place"), [("1.1", (1, 1)), ("12.345", (12, 345))])
+def test_a_step_is_named_by_its_turn_and_its_number(text: str, place: tuple[int, int]) -> None:
+    assert turn_and_step(text) == place
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", "1.", ".1", "0.1", "1.0", "01.1", "-1.1", "1.1.1", "1,1", "١.١", "1.1\n", "1" * 10 + ".1"]
+)
+def test_what_is_no_step_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=r"TURN\.STEP"):
+        turn_and_step(text)
+
+
+def test_text_of_any_script_is_text() -> None:
+    assert unicode_text("日本語 🙂") == "日本語 🙂"
+
+
+def test_the_views_are_those_of_the_protocol_that_a_person_asks_for() -> None:
+    assert VIEWS == ("transcript", "surface", "events", "header")
