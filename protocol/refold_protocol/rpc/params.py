@@ -36,6 +36,10 @@ class PermissionParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid
 
     mode: str
 
+    def __post_init__(self) -> None:
+        if self.mode != "ask":
+            raise ValueError(f"mode: {self.mode!r} is not supported yet, only 'ask' is")
+
 
 class LimitParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """Bounds of one turn; `steps` is the largest number of model calls."""
