@@ -54,8 +54,8 @@ class Answer(Struct, frozen=True):
 
 
 class Recorded:
-    """A request as it came. `headers` have names in lower case; `left` is set when the client closed the connection
-    before its answer was complete."""
+    """A request as it came. `headers` have names in lower case; values of one name are joined by commas. `left` is set when
+    the client closed the connection before its answer was complete."""
 
     def __init__(self, line: str, headers: dict[str, str], body: bytes) -> None:
         self.method, self.path, _ = line.split(" ")
@@ -215,5 +215,8 @@ async def _read_request(reader: asyncio.StreamReader) -> Recorded | None:
     except asyncio.IncompleteReadError:  # the end of the connection, between two requests
         return None
     line, *rest = head.decode("latin-1").strip().split("\r\n")
-    headers = {name.lower(): value.strip() for name, _, value in (row.partition(":") for row in rest)}
+    headers: dict[str, str] = {}
+    for name, _, value in (row.partition(":") for row in rest):
+        known = headers.get(name.lower())
+        headers[name.lower()] = value.strip() if known is None else f"{known}, {value.strip()}"
     return Recorded(line, headers, await reader.readexactly(int(headers.get("content-length", "0"))))

@@ -70,6 +70,15 @@ async def test_a_server_that_goes_on_after_the_marker_is_not_waited_for() -> Non
             assert server.requests[0].left.wait(10)
 
 
+async def test_a_failure_behind_chunks_is_told_without_waiting_for_more() -> None:
+    with FakeProvider(answer(text("a") + b"data: rubbish\n\n", end="hang")) as server:
+        async with http_provider(server.base_url) as provider:
+            asked = await ask(provider)
+    assert text_in(asked.chunks) == "a"
+    assert asked.error is not None
+    assert "rubbish" in asked.error.message
+
+
 async def test_closing_the_generator_closes_the_connection() -> None:
     with FakeProvider(answer(text("a"), end="hang")) as server:
         async with http_provider(server.base_url) as provider:

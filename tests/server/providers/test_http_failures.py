@@ -147,5 +147,6 @@ async def test_over_the_wire_the_same_errors_come() -> None:
         "provider.contextOverflow",
         "provider.rejected",
     ]
+    assert "expected an event stream" in found[1].message
     assert (found[2].retry_after_ms, found[2].request_id, found[2].status) == (2000, "r", 429)
     assert len(server.requests) == len(answers)
