@@ -24,8 +24,12 @@ class Tape(Sequence[T], Generic[T]):
         self._length = len(self._items)
 
     def append(self, item: T) -> Tape[T]:
-        """Give a tape with `item` behind these items. O(1) from the longest tape of a family, else a copy."""
-        items = self._items if len(self._items) == self._length else self._items[: self._length]
+        """Give a tape with `item` behind these items. O(1) from the longest tape of a family, else a copy.
+
+        An empty tape begins a new family each time: it may be a constant, which must not hold some log's items for ever.
+        """
+        longest = self._length > 0 and len(self._items) == self._length
+        items = self._items if longest else self._items[: self._length]
         items.append(item)
         grown = cast("Tape[T]", object.__new__(Tape))
         grown._items = items
@@ -34,7 +38,7 @@ class Tape(Sequence[T], Generic[T]):
 
     def extends(self, older: Tape[T]) -> bool:
         """Tell in O(1) whether this tape grew from `older` by appends alone. May say no where a comparison would say yes."""
-        return self._items is older._items and self._length >= older._length
+        return older._length == 0 or (self._items is older._items and self._length >= older._length)
 
     def since(self, length: int) -> Iterator[T]:
         """Iterate over the items from position `length` on."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,6 +62,23 @@ def test_a_tape_extends_only_what_it_grew_from() -> None:
     assert not old.extends(new)
     assert not fork.extends(new)
     assert not new.extends(Tape([1]))
+
+
+class _Item:
+    pass
+
+
+def test_an_empty_tape_is_extended_by_all_and_holds_on_to_nothing() -> None:
+    empty: Tape[_Item] = Tape()
+    item = _Item()
+    held = weakref.ref(item)
+    grown, other = empty.append(item), empty.append(_Item())
+    assert grown.extends(empty)
+    assert not other.extends(grown)
+    assert not grown.extends(other)
+    del item, grown
+    gc.collect()
+    assert held() is None  # the empty tape may be a constant: it keeps no session's items alive
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), ITEMS), max_size=30))
