@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from refold_protocol.errors import InvalidEventError
+from refold_protocol.errors import KINDS, InvalidEventError
 from refold_protocol.ids import ApprovalId, CallId
 from refold_protocol.session.closers import closers_of, drafts_as_events, interrupted_turn_closers, open_at_end
 from refold_protocol.session.endings import FORKED, INTERRUPTED
@@ -89,6 +89,7 @@ def test_everything_that_can_be_open_is_closed_in_the_order_that_is_described() 
     assert [draft.sources for draft in drafts[2:4]] == [None, ((started, started),)]
     assert isinstance(drafts[4].data, CompactEnd)
     assert drafts[4].data.error is not None
+    assert drafts[4].data.error.kind in KINDS
     assert [draft.data for draft in drafts[5:]] == [StepEnd(1, 1, "aborted"), TurnEnd(1, INTERRUPTED)]
 
 

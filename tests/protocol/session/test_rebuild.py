@@ -35,6 +35,10 @@ from tests.support.logs import CLIENT, HEADER, LOOP, Log, call
 OTHER = EpochHeader(CallConfig("engine", "random", "chat-completions"), "Be thorough.")
 
 
+def _watched(events: Iterator[Event]) -> Iterator[Event]:
+    yield from events
+
+
 def _texts(log: Log, turn: int, step: int) -> list[str]:
     request = rebuild(log.events, turn, step)
     return [str(block) for message in request.history for block in message.content]
@@ -153,12 +157,20 @@ def test_rebuilding_reads_no_further_than_the_request() -> None:
     sent = list(log.events)
     log.close()
     reader = iter(log.events)
-
-    def watched() -> Iterator[Event]:
-        yield from reader
-
-    assert rebuild(watched(), 1, 1) == rebuild(sent, 1, 1)
+    assert rebuild(_watched(reader), 1, 1) == rebuild(sent, 1, 1)
     assert next(reader).seq == len(sent)
+
+
+def test_rebuilding_a_step_that_made_no_request_stops_at_its_end() -> None:
+    log = Log()
+    log.turn()
+    log.add(StepStart(1, 1))
+    end = log.end_step("aborted").seq
+    log.close()
+    reader = iter(log.events)
+    with pytest.raises(TurnMismatchError):
+        rebuild(_watched(reader), 1, 1)
+    assert next(reader).seq == end + 1
 
 
 def test_a_log_with_an_unknown_event_is_refused_unless_it_may_be_skipped() -> None:
@@ -194,9 +206,11 @@ def test_a_request_for_a_summary_is_no_request_of_a_step() -> None:
     log.turn()
     log.step()
     log.end_step("overflow")
-    log.add(RequestSent("summary", 1, EncoderId("no-such-dialect", 1), 0, "", "", 1, 1))
-    log.step()
-    assert [(sent.turn, sent.step) for _, sent, _ in sent_requests(log.events)] == [(1, 1), (1, 2)]
+    log.add(StepStart(1, 2))
+    log.add(RequestSent("summary", 1, EncoderId("no-such-dialect", 1), 0, "", "", 1, 2))
+    assert [(sent.turn, sent.step) for _, sent, _ in sent_requests(log.events)] == [(1, 1)]
+    with pytest.raises(TurnMismatchError):
+        rebuild(log.events, 1, 2)
 
 
 def test_a_request_that_was_made_never_changes_when_the_log_goes_on() -> None:
@@ -230,10 +244,10 @@ def test_every_request_is_the_projected_surface_before_its_step_under_the_header
 
 @given(logs())
 def test_without_a_replace_between_them_a_request_begins_with_the_messages_of_the_one_before(log: Log) -> None:
-    behind: tuple[int, tuple[Message, ...]] = (0, ())
+    start, before, its_messages = 0, NOTHING_SEEN.history, tuple[Message, ...]()
     for event, _, request in sent_requests(log.events):
-        start = _boundary(log, event)
-        replaced = any(isinstance(one.surface_op, Replace) for one in log.events[behind[0] : start])
-        if not replaced:
-            assert tuple(request.history)[: len(behind[1])] == behind[1]
-        behind = (start, tuple(request.history))
+        behind, start = start, _boundary(log, event)
+        if not any(isinstance(one.surface_op, Replace) for one in log.events[behind:start]):
+            assert tuple(request.history)[: len(its_messages)] == its_messages
+            assert request.history.extends(before)  # so that encoders and digests go on from where they were
+        before, its_messages = request.history, tuple(request.history)

@@ -25,7 +25,7 @@ from refold_protocol.session.events import (
     TurnError,
     UserMessage,
 )
-from refold_protocol.session.messages import TextBlock, TextDelta, Usage, text_content
+from refold_protocol.session.messages import TextBlock, TextDelta, Usage, encode_compact, text_content
 from refold_protocol.session.transcript import Transcript, TranscriptEntry, transcript
 from tests.support.log_strategies import logs
 from tests.support.logs import CLIENT, HEADER, LOOP, TIME, Log, call
@@ -76,6 +76,16 @@ def test_an_entry_carries_what_its_message_says_and_where_it_comes_from() -> Non
     assert said == TranscriptEntry(7, TIME + 7, "assistant", **shown)
     of_call: dict[str, Any] = {"turn": 1, "step": 1, "call_id": "c1", "tool": "read_file", "arguments": "{1}"}
     assert answered == TranscriptEntry(8, TIME + 8, "tool", content=WORDS, is_error=True, error=error, **of_call)
+
+
+def test_on_the_wire_an_entry_holds_only_what_it_says() -> None:
+    log = Log()
+    log.whole_turn()
+    user, said = (encode_compact(entry) for entry in transcript(log.events))
+    source, content = b'"source":{"kind":"client","name":"nvim"}', b'"content":[{"type":"text","text":"Why?"}]'
+    assert user == b'{"seq":1,"time":1790000000001,"kind":"user",' + content + b"," + source + b"}"
+    assert said.endswith(b'"text":"Because."}],"model":"engine/chain"}')
+    assert not next(transcript(log.events)).is_error
 
 
 def test_results_are_shown_with_the_calls_of_their_own_step() -> None:
