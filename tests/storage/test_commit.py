@@ -38,7 +38,7 @@ NEVER = 3_600.0
 
 
 class Stages:
-    """A fail point that counts commits and can hold one up."""
+    """A fail point that counts commits, can hold one up and can make one fail."""
 
     def __init__(self) -> None:
         self.commits = 0
@@ -46,6 +46,7 @@ class Stages:
         self.gate = threading.Event()
         self.gate.set()
         self.reached = threading.Event()
+        self.fail_next = False
 
     def __call__(self, stage: str) -> None:
         self.threads.add(threading.get_ident())
@@ -53,6 +54,9 @@ class Stages:
         if stage == "begun":
             self.reached.set()
             self.gate.wait()
+            failing, self.fail_next = self.fail_next, False
+            if failing:
+                raise StorageFullError("says the test")
 
 
 @pytest.fixture
@@ -131,6 +135,21 @@ async def test_events_accepted_during_a_commit_are_in_the_next_one(store: LmdbSt
     assert stages.commits == 2
     reader = await store.open(SESSION, "read")
     assert lines_of(reader) == lines_of(handle)
+
+
+async def test_a_flush_is_not_disappointed_by_a_commit_that_began_before_it(store: LmdbStore, stages: Stages) -> None:
+    handle = await store.create(NEW)
+    stages.gate.clear()
+    stages.fail_next = True
+    handle.append(chunks(3))
+    first = asyncio.ensure_future(handle.flush())
+    await asyncio.to_thread(stages.reached.wait)
+    second = asyncio.ensure_future(handle.flush())
+    await asyncio.sleep(0)
+    stages.gate.set()
+    with pytest.raises(StorageFullError):
+        await first
+    assert await second == 2
 
 
 async def test_a_cancelled_flush_does_not_stop_the_commit(store: LmdbStore, stages: Stages) -> None:

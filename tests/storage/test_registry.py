@@ -54,6 +54,7 @@ async def test_c_07_a_second_open_by_path_or_link_shares_the_first_ones_environm
     again.append(chunks(2))
     assert await again.flush() == 4
     await two.close()
+    assert three.get(SESSION).tail == 4
     await three.close()
     assert handle.durable == 2
 
