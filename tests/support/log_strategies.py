@@ -85,6 +85,10 @@ _CHUNKS: tuple[Chunk, ...] = (
 _ENDS = (COMPLETED, MAX_TOKENS, blocked("no"), aborted(AbortCause("user")))
 
 
+_FLAVOURS = st.integers(0, 7)
+_PLACES = st.integers(0, 64 * 64 - 1)
+
+
 class _Luck(Struct, frozen=True):
     """What was drawn for one event: a flavour for its content, and two places of the surface."""
 
@@ -98,13 +102,24 @@ def logs(draw: st.DrawFn, max_events: int = 60) -> Log:
     """Random logs, open or not at their end."""
     log = Log()
     for _ in range(draw(st.integers(0, max_events))):
-        luck = _Luck(draw(st.integers(0, 7)), draw(st.integers(0, 63)), draw(st.integers(0, 63)))
-        draft = draw(st.sampled_from([move for move in moves(log, luck) if may_follow(log, move)]))
+        luck = _Luck(draw(_FLAVOURS), *divmod(draw(_PLACES), 64))
+        draft = draw(st.sampled_from(_allowed(log, luck)))
         if isinstance(draft.data, RequestSent):
             log.send(draft.data.attempt)
         else:
             log.write(draft)
     return log
+
+
+def _allowed(log: Log, luck: _Luck) -> list[Draft]:
+    allowed: list[Draft] = []
+    last, legal = None, False
+    for move in moves(log, luck):
+        if move is not last:  # what stands several times is asked about once
+            last, legal = move, may_follow(log, move)
+        if legal:
+            allowed.append(move)
+    return allowed
 
 
 def may_follow(log: Log, draft: Draft) -> bool:
