@@ -26,7 +26,7 @@ def tell_failure(error: Exception) -> int:
     elif isinstance(found, OutputLostError):
         code = _tell_lost_output(screen, found)
     else:
-        screen.put("".join(traceback.format_exception(found)))
+        screen.put(printable("".join(traceback.format_exception(error))))
         sentence = printable(f"{type(found).__name__}: {found}")
         screen.line(
             f"{screen.look.red('refold: invariant')}: a bug in refold, please report it with the lines above: {sentence}"
