@@ -129,7 +129,7 @@ class Environment:
             except lmdb.ReadersFullError:
                 self._reads.release()
                 if checked:
-                    raise
+                    raise LogBusyError("more processes read the store at once than it has places for") from None
                 checked = True
                 self._environment.reader_check()  # slots of dead processes are freed
             except BaseException:

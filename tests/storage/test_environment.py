@@ -9,7 +9,7 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from refold_protocol.errors import LogUnwritableError
+from refold_protocol.errors import LogBusyError, LogUnwritableError
 from refold_storage.environment import Environment
 from refold_storage.filesystem import filesystem_type
 from refold_storage.opening import open_environment
@@ -154,6 +154,21 @@ def test_the_slots_of_readers_that_died_are_freed_at_the_next_open(tmp_path: Pat
         environment.close()
         environment = opened(tmp_path)
         assert open_transactions(environment) == []
+    environment.close()
+
+
+def test_a_full_table_of_readers_is_cleared_of_the_dead_and_otherwise_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("refold_storage.opening.MAX_READERS", 2)
+    environment = opened(tmp_path)
+    with StoreChild("pin", tmp_path) as one, StoreChild("pin", tmp_path) as two:
+        assert one.answer() == "ready"
+        assert two.answer() == "ready"
+        with pytest.raises(LogBusyError):
+            get(environment, b"key")
+        one.kill()
+        assert get(environment, b"key") is None
     environment.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import threading
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from refold_protocol.errors import LogUnwritableError, SessionAlreadyOwnedError
+from refold_protocol.errors import LogError, LogUnwritableError, SessionAlreadyOwnedError, StorageFullError
 from refold_storage.lease import Leases
 from tests.support.store_child import StoreChild
 from tests.support.stores import SESSION, StoreKind
@@ -85,6 +86,29 @@ async def test_a_folder_that_cannot_hold_leases_is_named(tmp_path: Path) -> None
     (tmp_path / "leases").write_bytes(b"a file")
     with pytest.raises(LogUnwritableError):
         await Leases(tmp_path, lambda: 1, "").take(SESSION)
+
+
+@pytest.mark.parametrize(("number", "kind"), [(errno.ENOSPC, StorageFullError), (errno.EACCES, LogUnwritableError)])
+async def test_a_disk_that_takes_no_lock_file_is_told_apart_by_its_reason(
+    leases: Leases, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[LogError]
+) -> None:
+    def refuse(*arguments: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("refold_storage.lease.os.open", refuse)
+    with pytest.raises(kind):
+        await leases.take(SESSION)
+
+
+async def test_a_lease_that_cannot_be_signed_holds_all_the_same(leases: Leases, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> int:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr("refold_storage.lease.os.pwrite", refuse)
+    lease = await leases.take(SESSION)
+    assert leases.is_held(SESSION)
+    assert leases.holder(SESSION) is None
+    lease.release()
 
 
 async def test_a_second_process_cannot_write_a_session_and_is_told_who_does(tmp_path: Path) -> None:
