@@ -1,7 +1,7 @@
 """Owns one example of each method's messages, and the golden files that are made from them.
 
 A golden file holds the bodies of a request and its reply, or of a notification, one a line, exactly as they go over the
-wire. `schema.json` holds the method table. Run as a program (`python -m tests.support.rpc_examples`) this writes all of
+wire. `schema.json` holds the method table. Run as a program (`make golden`) this writes all of
 them anew, and the digest of the table into `initialize.py`; read the diff before you commit it.
 """
 
@@ -47,7 +47,11 @@ CHUNK: Final = Raw(
 _INITIALIZE: Final = init.InitializeParams(
     4711,
     init.PeerInfo("an editor", "1.2"),
-    init.ClientCapabilities(init.GeneralCapabilities(("utf-8", "utf-16"))),
+    init.ClientCapabilities(
+        init.GeneralCapabilities(("utf-8", "utf-16")),
+        Raw(b'{"synchronization":{},"codeAction":{"codeActionLiteralSupport":{}}}'),
+        Raw(b'{"applyEdit":true,"executeCommand":{},"workspaceFolders":true}'),
+    ),
     init.InitializationOptions("local/small", "/var/lib/refold", "/etc/refold.toml", "cancel"),
 )
 _INFO: Final = results.SessionInfo(

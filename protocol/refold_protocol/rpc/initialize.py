@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from refold_protocol.rpc.framing import DEFAULT_FRAME_LIMIT
 
@@ -18,7 +18,7 @@ VERSION: Final = "0.1.0"
 PROTOCOL_VERSION: Final = 1
 """The version of the native protocol: rises when an existing method changes its meaning."""
 
-SCHEMA_DIGEST: Final = "sha256:680e717578ceca56d79de738e51245443813c926fe6d365e9efd23208d08a3de"
+SCHEMA_DIGEST: Final = "sha256:b15056f9b28e98aabf9edd14464d82afaa9794eed4335c1ca0a30905680a543f"
 """Digest of the method table with all its types, as `tests/golden/rpc/schema.json` writes it out; a test holds it."""
 
 FEATURES: Final = ("sessions", "turns", "subscriptions", "rebuild", "verify")
@@ -46,10 +46,17 @@ class GeneralCapabilities(Struct, frozen=True, gc=False, rename="camel"):
     position_encodings: tuple[str, ...] | None = None
 
 
-class ClientCapabilities(Struct, frozen=True, gc=False):
-    """What is read here of the client's capabilities."""
+class ClientCapabilities(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """What is read here of the client's capabilities. `language.py` reads the two parts that came as text."""
 
     general: GeneralCapabilities | None = None
+    text_document: Raw | UnsetType = UNSET
+    workspace: Raw | UnsetType = UNSET
+
+    @property
+    def names_documents(self) -> bool:
+        """Whether it says anything of documents or of a workspace. If not, `language.py` need not be asked."""
+        return not (self.text_document is UNSET and self.workspace is UNSET)
 
 
 class PeerInfo(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -104,10 +111,15 @@ class ExperimentalCapabilities(Struct, frozen=True, gc=False):
 
 
 class ServerCapabilities(Struct, frozen=True, gc=False, rename="camel"):
-    """What the daemon offers. Only what is served is named."""
+    """What the daemon offers. Only what is served is named: the language-server side to a client that announced it alone,
+    with members as LSP 3.17 has them, written out in `language.py`."""
 
     position_encoding: str
     experimental: ExperimentalCapabilities
+    text_document_sync: Raw | UnsetType = UNSET
+    code_action_provider: Raw | UnsetType = UNSET
+    execute_command_provider: Raw | UnsetType = UNSET
+    workspace: Raw | UnsetType = UNSET
 
 
 class InitializeResult(Struct, frozen=True, gc=False, rename="camel"):
@@ -118,9 +130,14 @@ class InitializeResult(Struct, frozen=True, gc=False, rename="camel"):
 
 
 def initialize_result(params: InitializeParams) -> InitializeResult:
-    """Give the answer: static, but for the position encoding."""
+    """Give the answer: from a static table, by what the client announced."""
     refold = RefoldCapabilities(PROTOCOL_VERSION, FEATURES, Limits(), SCHEMA_DIGEST)
     offered = ServerCapabilities(position_encoding(params.capabilities), ExperimentalCapabilities(refold))
+    given = params.capabilities
+    if given is not None and given.names_documents:
+        from refold_protocol.rpc.language import with_language_side  # clients without documents need not wait for it
+
+        offered = with_language_side(offered, given)
     return InitializeResult(offered, PeerInfo("refold", VERSION))
 
 

@@ -80,3 +80,18 @@ _ROWS: Final = (
 
 METHODS: Final[dict[str, Method]] = {row.name: row for row in _ROWS}
 """Every method of this release, by name. `schema.py` writes it out for other languages."""
+
+_LANGUAGE_ROWS: Final = (
+    _notification("textDocument/didOpen", "to-daemon", Raw, "A document is open; its text is the client's from now on."),
+    _notification("textDocument/didChange", "to-daemon", Raw, "The text of an open document changed."),
+    _notification("textDocument/didSave", "to-daemon", Raw, "The text of an open document is on disk."),
+    _notification("textDocument/didClose", "to-daemon", Raw, "A document is closed; its text is that on disk."),
+    _notification("workspace/didChangeWorkspaceFolders", "to-daemon", Raw, "Folders came and went."),
+    _notification("$/setTrace", "to-daemon", Raw, "How much the client wants to hear of what happens."),
+    _request("textDocument/codeAction", Raw, Raw, "Say what can be done with a selection."),
+    _request("workspace/executeCommand", Raw, Raw, "Do it; the commands and their arguments are in `commands.py`."),
+)
+
+LANGUAGE_METHODS: Final[dict[str, Method]] = {row.name: row for row in _LANGUAGE_ROWS}
+"""The methods of LSP 3.17 that the language-server side serves, by name. Their types are LSP's own, so params and results
+pass here as they came."""
