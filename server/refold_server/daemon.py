@@ -18,7 +18,7 @@ from msgspec import Raw, Struct
 
 from refold_protocol.errors import RefoldError
 from refold_protocol.rpc.initialize import InitializeParams
-from refold_protocol.rpc.methods import METHODS
+from refold_protocol.rpc.methods import LANGUAGE_METHODS, METHODS
 from refold_protocol.rpc.params import SessionCloseParams, SessionOpenParams
 from refold_protocol.rpc.results import SessionOpenResult
 from refold_protocol.session.events import AbortCause, ClientInfo
@@ -27,6 +27,7 @@ from refold_server.cli.exits import exit_of_error
 from refold_server.config import load_config
 from refold_server.config_types import Config
 from refold_server.host import Surroundings
+from refold_server.lsp.side import LanguageSide
 from refold_server.rpc.dispatch import Handler, Service
 from refold_server.rpc.endings import EndReason
 from refold_server.rpc.endpoint import Endpoint, stdio_endpoint
@@ -86,6 +87,7 @@ class Daemon:
         self._params = InitializeParams()
         self._ready: _Ready | None = None
         self._opening = asyncio.Lock()
+        self._language = LanguageSide(endpoint, self._sessions, self._spawn)
         self._group: asyncio.TaskGroup
 
     async def run(self, handover: Handover) -> int:
@@ -94,10 +96,10 @@ class Daemon:
             self._initialized(handover.initialize, handover.raw_params)
         async with asyncio.TaskGroup() as group:
             self._group = group
-            return await self._endpoint.run(Service(_lazily(self._prepared), self._initialized), self._on_end)
+            handlers = {**_lazily(self._prepared), **self._language.handlers()}
+            return await self._endpoint.run(Service(handlers, self._initialized, METHODS | LANGUAGE_METHODS), self._on_end)
 
     def _initialized(self, params: InitializeParams, raw: Raw | None) -> None:
-        del raw
         options = params.initialization_options
         config = self._places.config or (None if options is None else options.config)
         self._config = load_config(
@@ -108,16 +110,20 @@ class Daemon:
         )
         logging.getLogger().setLevel(self._config.log.level.upper())
         self._params = params
+        self._language.begin(params, raw)
 
-    async def _prepared(self) -> Mapping[str, Handler]:
+    async def _prepared(self) -> _Ready:
         async with self._opening:
             if self._ready is None:
                 self._ready = await self._open()
-            return self._ready.handlers
+            return self._ready
+
+    async def _sessions(self) -> Sessions:
+        return (await self._prepared()).sessions
 
     async def _open(self) -> _Ready:
         assert self._config is not None  # nothing but `initialize` is dispatched before it
-        shared = Surroundings(self._config)
+        shared = Surroundings(self._config, self._language)
         store = await open_configured_store(self._config.store, client=_client_name(self._params))
         info = self._params.client_info
         client = None if info is None else ClientInfo(info.name, info.version)
@@ -130,6 +136,7 @@ class Daemon:
         self._group.create_task(work())
 
     async def _on_end(self, reason: EndReason) -> None:
+        self._language.close()
         if self._ready is None:
             return
         options = self._params.initialization_options
@@ -148,12 +155,12 @@ def _client_name(params: InitializeParams) -> str:
     return "refold serve" if params.client_info is None else f"refold serve for {params.client_info.name}"
 
 
-def _lazily(prepared: Callable[[], Awaitable[Mapping[str, Handler]]]) -> Mapping[str, Handler]:
+def _lazily(prepared: Callable[[], Awaitable[_Ready]]) -> Mapping[str, Handler]:
     """Give handlers that open the store before the first of them runs."""
 
     def handler(name: str) -> Handler:
         async def handle(params: Any) -> object:
-            return await (await prepared())[name](params)
+            return await (await prepared()).handlers[name](params)
 
         return handle
 
