@@ -114,7 +114,7 @@ class StdioTransport:
 
     async def events_room(self) -> bool:
         """Wait until less than 256 KiB is unwritten."""
-        while not self._over and not self._writer.has_room:
+        while not self._writer.has_room:
             await self._progress()
         return not self._over
 
@@ -132,7 +132,7 @@ class StdioTransport:
 
     async def drained(self) -> None:
         """Wait until all is written."""
-        while not self._over and self._writer.unwritten:
+        while self._writer.unwritten:
             await self._progress()
 
     def close(self) -> None:
