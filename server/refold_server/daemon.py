@@ -19,8 +19,6 @@ from msgspec import Raw, Struct
 from refold_protocol.errors import RefoldError
 from refold_protocol.rpc.initialize import InitializeParams
 from refold_protocol.rpc.methods import LANGUAGE_METHODS, METHODS
-from refold_protocol.rpc.params import SessionCloseParams, SessionOpenParams
-from refold_protocol.rpc.results import SessionOpenResult
 from refold_protocol.session.events import AbortCause, ClientInfo
 from refold_protocol.session.messages import Source
 from refold_server.cli.exits import exit_of_error
@@ -33,9 +31,8 @@ from refold_server.rpc.endings import EndReason
 from refold_server.rpc.endpoint import Endpoint, stdio_endpoint
 from refold_server.rpc.event_methods import EventMethods
 from refold_server.rpc.handover import Handover
-from refold_server.rpc.proof_methods import ProofMethods
-from refold_server.rpc.session_methods import SessionMethods
-from refold_server.rpc.turn_methods import TurnMethods
+from refold_server.rpc.routes import routes
+from refold_server.rpc.status_notices import StatusNotices
 from refold_server.sessions.registry import Sessions
 from refold_server.stores import open_configured_store
 
@@ -101,7 +98,7 @@ class Daemon:
 
     def _initialized(self, params: InitializeParams, raw: Raw | None) -> None:
         options = params.initialization_options
-        config = self._places.config or (None if options is None else options.config)
+        config = self._places.config
         self._config = load_config(
             None if config is None else Path(config),
             os.environ,
@@ -127,10 +124,10 @@ class Daemon:
         store = await open_configured_store(self._config.store, client=_client_name(self._params))
         info = self._params.client_info
         client = None if info is None else ClientInfo(info.name, info.version)
-        sessions = Sessions(store, shared.host, self._spawn, client)
+        sessions = Sessions(store, shared.host, self._spawn, client, StatusNotices(self._endpoint.notify).watch)
         events = EventMethods(sessions, self._endpoint, self._group)
         source = Source("client", None if client is None else client.name)
-        return _Ready(sessions, events, shared, _handlers(sessions, events, source))
+        return _Ready(sessions, events, shared, routes(sessions, shared, events, self._endpoint, source))
 
     def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._group.create_task(work())
@@ -164,35 +161,6 @@ def _lazily(prepared: Callable[[], Awaitable[_Ready]]) -> Mapping[str, Handler]:
 
         return handle
 
-    served = (row.name for row in METHODS.values() if row.kind == "request" and row.name not in ("initialize", "shutdown"))
+    ours = ("initialize", "initialized", "shutdown", "exit", "$/cancelRequest")  # the connection's own
+    served = (row.name for row in METHODS.values() if row.direction == "to-daemon" and row.name not in ours)
     return {name: handler(name) for name in served}
-
-
-def _handlers(sessions: Sessions, events: EventMethods, source: Source) -> Mapping[str, Handler]:
-    session, turn, proof = SessionMethods(sessions), TurnMethods(sessions, source), ProofMethods(sessions)
-
-    async def open_session(params: SessionOpenParams) -> SessionOpenResult:
-        result = await session.open(params)
-        if result.writer is not None:
-            await events.settle(result.session)
-        return result
-
-    async def close(params: SessionCloseParams) -> None:
-        try:
-            await session.close(params)
-        finally:  # also when the last flush failed
-            await events.settle(params.session)
-
-    return {
-        "session/open": open_session,
-        "session/read": session.read,
-        "session/flush": session.flush,
-        "session/close": close,
-        "turn/start": turn.start,
-        "turn/wait": turn.wait,
-        "turn/interrupt": turn.interrupt,
-        "event/subscribe": events.subscribe,
-        "event/unsubscribe": events.unsubscribe,
-        "request/rebuild": proof.rebuild,
-        "log/verify": proof.verify,
-    }

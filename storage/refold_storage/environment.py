@@ -17,13 +17,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import lmdb
+from msgspec import Struct
 
 from refold_protocol.errors import LogBusyError, LogUnwritableError
-from refold_storage.format import Databases
+from refold_storage.format import DATA_FILE, Databases
 from refold_storage.holder import HolderNote
 
 if TYPE_CHECKING:
     Transaction: TypeAlias = lmdb.Transaction[bytes]
+
+
+class Figures(Struct, frozen=True, gc=False):
+    """What LMDB and the file system say of a data file."""
+
+    file_bytes: int
+    used_bytes: int
+    map_bytes: int
+    sessions: int
 
 
 class Environment:
@@ -104,6 +114,16 @@ class Environment:
                 return False
             self._remap(wanted)
             return True
+
+    def figures(self) -> Figures:
+        """Give the sizes of file and map, in bytes, and the number of sessions."""
+        self._check_usable()
+        info = self._environment.info()
+        with self.reading() as transaction:
+            sessions = transaction.stat(self.databases.sessions)["entries"]
+        pages = self._environment.stat()["psize"]
+        blocks = (self.folder / DATA_FILE).stat().st_blocks
+        return Figures(blocks * 512, (info["last_pgno"] + 1) * pages, info["map_size"], sessions)
 
     def open_readers(self) -> str:
         """Give LMDB's table of open read transactions, of all processes, as text."""

@@ -17,6 +17,7 @@ from refold_protocol.errors import LogError, RefoldError
 from refold_protocol.ids import SessionId, WriterId
 from refold_protocol.session.events import Draft, Event
 from refold_protocol.session.summary import Summary
+from refold_storage.health import Vitals
 from refold_storage.records import Record
 
 Access: TypeAlias = Literal["read", "write"]
@@ -198,6 +199,10 @@ class Store(Protocol):
 
     def is_owned(self, session: SessionId) -> bool:
         """Tell whether somebody, in whatever process, holds the session for writing right now."""
+        ...
+
+    def vitals(self) -> Vitals:
+        """Tell how the store is: sizes, number of sessions, open read transactions of all processes."""
         ...
 
     async def close(self) -> None:

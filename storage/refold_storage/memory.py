@@ -21,7 +21,9 @@ from refold_protocol.errors import (
     SessionNotFoundError,
 )
 from refold_protocol.ids import SessionId, WriterId
+from refold_protocol.session.events import FORMAT_VERSION
 from refold_storage import catalog
+from refold_storage.health import Vitals
 from refold_storage.interface import Access, Clock, NewSession, RecentCursor, SessionRecord
 from refold_storage.lmdb_store import BACKLOG_BYTES, no_fault
 from refold_storage.memory_log import Medium, MemoryHandle, MemoryLog
@@ -83,6 +85,11 @@ class MemoryStore:
         """Tell whether somebody holds the session for writing right now."""
         self._check_open()
         return session in self._owners
+
+    def vitals(self) -> Vitals:
+        """Tell how the store is: it has no file, so all sizes are 0."""
+        self._check_open()
+        return Vitals("memory", FORMAT_VERSION, 0, 0, 0, sum(1 for _ in self.survey()), 0)
 
     async def close(self) -> None:
         """Close every handle. Idempotent. The first flush that failed is raised at the end."""

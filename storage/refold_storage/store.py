@@ -19,11 +19,13 @@ from refold_protocol.errors import (
 )
 from refold_protocol.ids import SessionId, WriterId
 from refold_protocol.session.codec import decode_event
+from refold_protocol.session.events import FORMAT_VERSION
 from refold_storage import catalog
 from refold_storage.accept import EMPTY_HEAD, Head
 from refold_storage.backlog import Backlog
 from refold_storage.catalog import SessionRow
 from refold_storage.commit import CommitQueue
+from refold_storage.health import Vitals, vitals
 from refold_storage.interface import Access, Clock, NewSession, RecentCursor, SessionRecord
 from refold_storage.lease import Lease, Leases
 from refold_storage.log_read import ReadHandle
@@ -116,6 +118,11 @@ class LmdbStore:
     def last_transaction(self) -> int:
         """Give a number that rises whenever any process commits anything to the store. About a microsecond."""
         return self.environment.last_transaction()
+
+    def vitals(self) -> Vitals:
+        """Tell how the store is; see `interface.Store.vitals`."""
+        self._check_open()
+        return vitals(self.environment, str(self.environment.folder), FORMAT_VERSION)
 
     async def close(self) -> None:
         """Close every handle and the environment. Idempotent. The first flush that failed is raised at the end."""

@@ -204,7 +204,7 @@ def main() -> None:
     ]
     client.close()
     for name, figure in rows:
-        print(f"{figure:8.2f} µs CPU  {name}")  # noqa: T201
+        print(f"{figure:8.2f} µs CPU  {name}")
 
 
 if __name__ == "__main__":

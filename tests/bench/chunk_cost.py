@@ -23,9 +23,9 @@ from refold_protocol.session.messages import Chunk, Source, text_content
 from refold_protocol.session.request import Request
 from refold_server.clock import epoch_ms, uuid7
 from refold_server.loop.instance import Instance
-from refold_server.loop.seams import Seams
-from refold_server.rpc.event_methods import notice_of
 from refold_server.loop.ledger import Ledger
+from refold_server.loop.seams import Seams
+from refold_server.rpc.subscription import notice_of
 from refold_server.sessions.session import Session
 from refold_server.sessions.tail import Tail
 from refold_storage.interface import NewSession
@@ -87,7 +87,7 @@ async def whole_way(reads: list[bytes], folder: str, *, follow: bool) -> tuple[f
             tasks.start_soon(publish)
         began = time.process_time()
         _, turn, _ = await session.start(text_content("go"), Source("cli"))
-        await session.wait_turn(turn)
+        await session.turns.wait(turn)
         spent = time.process_time() - began
         tail.close()
         await session.close()

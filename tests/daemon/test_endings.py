@@ -141,7 +141,7 @@ EDITOR = "import subprocess, sys; sys.exit(subprocess.Popen(sys.argv[1:]).wait()
 
 def begun(process: Process, place: Place, **params: Any) -> Process:
     """Begin a connection from the wire."""
-    options = {"store": str(place.store), "config": str(place.config)}
+    options = {"store": str(place.store)}
     process.initialize(initializationOptions=options | params.pop("options", {}), **params)
     return process
 
@@ -155,8 +155,9 @@ def half_said_to(process: Process, place: Place) -> str:
     while said != "Half":
         while not process.messages:
             assert process.read()
-        notice = process.messages.pop(0)["params"]
-        if notice["subscription"] == subscription:
+        message = process.messages.pop(0)
+        notice = message["params"]
+        if message["method"] == "session/events" and notice["subscription"] == subscription:
             said += "".join(event["data"].get("chunk", {}).get("text", "") for event in notice["events"])
     return session
 
@@ -164,7 +165,7 @@ def half_said_to(process: Process, place: Place) -> str:
 async def test_d01b_the_death_of_the_editor_ends_the_turn_although_its_pipe_stays_open(place: Place) -> None:
     with FakeProvider(answer(text("Half"), end="hang")) as provider:
         place.provider(provider.base_url)
-        with Process([sys.executable, "-c", EDITOR, *SERVE]) as editor:
+        with Process([sys.executable, "-c", EDITOR, *SERVE], place.daemon_env) as editor:
             begun(editor, place, processId=editor.popen.pid, options={"onDisconnect": "cancel"})
             session = half_said_to(editor, place)
             editor.popen.kill()
@@ -176,7 +177,7 @@ async def test_d01c_a_turn_goes_on_to_the_end_of_its_step_when_nobody_reads_any_
     gate = Gate()
     with FakeProvider(answer(text("Half"), gate, reply(" and half."))) as provider:
         place.provider(provider.base_url)
-        with Process(SERVE) as process:
+        with Process(SERVE, place.daemon_env) as process:
             session = half_said_to(begun(process, place), place)
             assert process.popen.stdout is not None
             assert process.popen.stderr is not None
@@ -190,7 +191,7 @@ async def test_d01c_a_turn_goes_on_to_the_end_of_its_step_when_nobody_reads_any_
 async def test_d01d_a_signal_cancels_also_while_steps_are_being_finished(place: Place) -> None:
     with FakeProvider(*[answer(text("Half"), end="hang")] * 2) as provider:
         place.provider(provider.base_url, '[log]\nlevel = "info"')
-        with Process(SERVE) as process:
+        with Process(SERVE, place.daemon_env) as process:
             begun(process, place)
             sessions = [half_said_to(process, place) for _ in range(2)]
             process.close_input()

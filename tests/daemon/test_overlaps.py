@@ -23,7 +23,7 @@ def together(process: Process, *calls: tuple[str, Any]) -> list[Any]:
 
 
 def begun(process: Process, place: Place) -> Process:
-    process.initialize(initializationOptions={"store": str(place.store), "config": str(place.config)})
+    process.initialize(initializationOptions={"store": str(place.store)})
     return process
 
 
@@ -44,7 +44,7 @@ async def interrupted_session(place: Place) -> str:
 async def test_two_opens_of_an_interrupted_session_write_its_closers_once(place: Place) -> None:
     session = await interrupted_session(place)
     before = len(await place.recorded(session))
-    with Process(SERVE) as process:
+    with Process(SERVE, place.daemon_env) as process:
         both = together(begun(process, place), *[("session/open", {"session": session})] * 2)
         assert both[0] == both[1]
         assert both[0]["tail"] == both[0]["durable"] == before + 2
@@ -57,7 +57,7 @@ async def test_an_open_behind_a_close_opens_anew(place: Place) -> None:
     async with place.daemon() as client:
         session = await new_session(client, place)
         await client.prompt(session, "go")
-    with Process(SERVE) as process:
+    with Process(SERVE, place.daemon_env) as process:
         given: Any = {"session": session}
         (first,) = together(begun(process, place), ("session/open", given))
         closed, second = together(process, ("session/close", given), ("session/open", given))
@@ -67,7 +67,7 @@ async def test_an_open_behind_a_close_opens_anew(place: Place) -> None:
 
 
 def test_whoever_waits_for_a_turn_is_told_its_end_although_the_session_is_closed(place: Place) -> None:
-    with FakeProvider(answer(text("Half"), end="hang")) as provider, Process(SERVE) as process:
+    with FakeProvider(answer(text("Half"), end="hang")) as provider, Process(SERVE, place.daemon_env) as process:
         place.provider(provider.base_url)
         session = begun(process, place).call("session/open", {"cwd": str(place.workspace)})["session"]
         turn = process.call("turn/start", {"session": session, "content": [{"type": "text", "text": "go"}]})["turn"]

@@ -164,8 +164,8 @@ async def test_a_subscription_to_a_session_that_leaves_no_record_ends_with_it(pl
 
 async def test_a_client_that_reads_late_loses_nothing_and_gets_it_in_bounded_pieces(place: Place) -> None:
     place.script({"text": "x" * 6_000, "chunk": 1})
-    with Process(SERVE) as process:
-        process.initialize(initializationOptions={"store": str(place.store), "config": str(place.config)})
+    with Process(SERVE, place.daemon_env) as process:
+        process.initialize(initializationOptions={"store": str(place.store)})
         session = process.call("session/open", {"cwd": str(place.workspace)})["session"]
         begun = process.call("event/subscribe", {"session": session, "after": -1})
         process.call("turn/start", {"session": session, "content": [{"type": "text", "text": "go"}]})

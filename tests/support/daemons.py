@@ -51,6 +51,11 @@ class Place:
         env = {name: value for name, value in os.environ.items() if not name.startswith("REFOLD_")}
         return env | {"XDG_CONFIG_HOME": str(self.root), "XDG_DATA_HOME": str(self.root)}
 
+    @property
+    def daemon_env(self) -> dict[str, str]:
+        """The same, with the configuration file of this place."""
+        return self.env | {"REFOLD_CONFIG": str(self.config)}
+
     def configure(self, text: str) -> None:
         """Write the configuration file of all daemons that start from now on."""
         self.config.write_text(text)
@@ -69,9 +74,9 @@ class Place:
     @asynccontextmanager
     async def daemon(self, command: Sequence[str] = SERVE, **options: Any) -> AsyncGenerator[Client]:
         """Start a daemon and begin a connection; `options` are further `initializationOptions`."""
-        given = {"store": str(self.store), "config": str(self.config), **options}
+        given = {"store": str(self.store), **options}
         with self.errors.open("ab") as errors:
-            async with spawn(command, env=self.env, stderr=errors, options=given) as client:
+            async with spawn(command, env=self.daemon_env, stderr=errors, options=given) as client:
                 yield client
 
     async def recorded(self, session: str) -> list[Json]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 
+from refold_protocol.errors import SessionNotFoundError
 from refold_protocol.ids import SessionId
 from refold_protocol.session.events import Event, TurnEnd
 from refold_protocol.session.messages import Source, text_content
@@ -37,7 +38,7 @@ async def scripted_session(
 
         try:
             handle = await kept.open(NAME, "write")
-        except Exception:
+        except SessionNotFoundError:
             handle = await kept.create(NewSession(NAME, "/work", 1_000))
         ledger = Ledger(handle)
         await ledger.repair()
@@ -49,7 +50,7 @@ async def scripted_session(
 async def turn(session: Session, text: str = "go") -> Event:
     """Run one prompt to its end and give the `turn/end`."""
     _, number, _ = await session.start(text_content(text), CLIENT)
-    return await session.wait_turn(number)
+    return await session.turns.wait(number)
 
 
 def types(session: Session, first: int = 0) -> list[str]:

@@ -22,4 +22,4 @@ async def main(store: str, session: str) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(main, *sys.argv[1:3])
+    anyio.run(main, sys.argv[1], sys.argv[2])

@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -21,8 +21,9 @@ TOY = (sys.executable, "-m", "tests.support.toy_daemon")
 class Process:
     """A daemon and the three pipes to it. `messages` holds what was read and not asked for yet."""
 
-    def __init__(self, command: Sequence[str] = TOY) -> None:
-        self.popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+    def __init__(self, command: Sequence[str] = TOY, env: Mapping[str, str] | None = None) -> None:
+        pipe = subprocess.PIPE
+        self.popen = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, env=env)
         self.messages: list[Any] = []
         self._frames = FrameReader()
         self._last_id = 0

@@ -19,12 +19,13 @@ from refold_protocol.errors import SessionBusyError
 from refold_protocol.ids import CallId, InputId, SessionId, WriterId
 from refold_protocol.json_text import JsonText
 from refold_protocol.rpc import initialize as init
-from refold_protocol.rpc import params, results
+from refold_protocol.rpc import listing, params, results
 from refold_protocol.rpc.envelope import encode_error, encode_notification, encode_request, encode_result
 from refold_protocol.rpc.errors import application_error
 from refold_protocol.rpc.methods import METHODS
-from refold_protocol.rpc.notices import SessionEventsNotice
+from refold_protocol.rpc.notices import ProgressNotice, SessionEventsNotice, SessionsChangedNotice, WorkDone
 from refold_protocol.rpc.schema import schema_digest, schema_of
+from refold_protocol.session.events import LimitSettings, SessionSettings
 from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
 from refold_protocol.session.messages import Message, Source, TextBlock
 from refold_protocol.session.pending import PendingInput
@@ -52,7 +53,7 @@ _INITIALIZE: Final = init.InitializeParams(
         Raw(b'{"synchronization":{},"codeAction":{"codeActionLiteralSupport":{}}}'),
         Raw(b'{"applyEdit":true,"executeCommand":{},"workspaceFolders":true}'),
     ),
-    init.InitializationOptions("local/small", "/var/lib/refold", "/etc/refold.toml", "cancel"),
+    init.InitializationOptions("local/small", "/var/lib/refold", "cancel"),
 )
 _INFO: Final = results.SessionInfo(
     "/home/me/work",
@@ -82,6 +83,10 @@ _ENTRY: Final = TranscriptEntry(
     arguments='{"path":"a.txt"}',
 )
 _PENDING: Final = PendingInput(INPUT, 41, "prompt", (TextBlock("Hello?"),), Source("client", "an editor"), "once")
+
+_ROW: Final = listing.SessionRow(
+    SESSION, "/work", 1_767_225_500_000, 1_767_225_600_000, 57, 3, "idle", "Spring cleaning", "local/small", archived=True
+)
 
 EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
     "initialize": (_INITIALIZE, init.initialize_result(_INITIALIZE)),
@@ -115,16 +120,18 @@ EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
     "session/flush": (params.SessionFlushParams(SESSION, 57), results.SessionFlushResult(57)),
     "session/close": (params.SessionCloseParams(SESSION, True), None),
     "turn/start": (
-        params.TurnStartParams(SESSION, (params.TextInput("What does\nmain do? “é”"),)),
+        params.TurnStartParams(
+            SESSION, (params.TextInput("What does\nmain do? “é”"),), if_running="queue", work_done_token="t"
+        ),
         results.TurnStartResult(INPUT, 41, 3),
     ),
     "turn/interrupt": (
-        params.TurnInterruptParams(SESSION, 3),
+        params.TurnInterruptParams(SESSION, 3, True),
         results.TurnInterruptResult(Raw(b'{"kind":"aborted","cause":{"kind":"user"}}')),
     ),
     "turn/wait": (params.TurnWaitParams(SESSION, input=INPUT), LINE),
     "event/subscribe": (
-        params.EventSubscribeParams(SESSION, 41, WRITER),
+        params.EventSubscribeParams(SESSION, 41, WRITER, "live"),
         results.EventSubscribeResult(1, 57, 52, WRITER),
     ),
     "event/unsubscribe": (params.EventUnsubscribeParams(1), results.EventUnsubscribeResult(57)),
@@ -134,8 +141,51 @@ EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
     ),
     "log/verify": (
         params.LogVerifyParams(SESSION),
-        results.LogVerifyResult(58, 3, 2, 1, results.Mismatch("request", 44, f"the rebuilt request has {DIGEST}, recorded is another")),
+        results.LogVerifyResult(
+            58, 3, 2, 1, results.Mismatch("request", 44, f"the rebuilt request has {DIGEST}, recorded is another")
+        ),
     ),
+    "session/list": (
+        params.SessionListParams(50, "/work", "spring", True, "1767225600000.3"),
+        listing.SessionListResult((_ROW,), "1767225600000.1"),
+    ),
+    "session/configure": (
+        params.SessionConfigureParams(SESSION, params.ConfigurePatch("local/large", "high", params.LimitParams(9), "now")),
+        listing.SessionConfigureResult(SessionSettings("local/large", "high", None, LimitSettings(9)), 58),
+    ),
+    "session/rename": (params.SessionRenameParams(SESSION, "Spring cleaning"), listing.SeqResult(58)),
+    "session/inject": (
+        params.SessionInjectParams(SESSION, (params.TextInput("a.txt changed"),), params.InjectSource("file", "a.txt")),
+        listing.InputResult(INPUT, 58, 4),
+    ),
+    "input/withdraw": (params.InputWithdrawParams(SESSION, INPUT), listing.SeqResult(58)),
+    "model/list": (
+        params.NoParams(),
+        listing.ModelListResult(
+            (listing.ModelRow("local/small", "local", "chat-completions", True, 32_768, 4_096),),
+            (listing.ProviderRow("local", "chat-completions", "present", "http://127.0.0.1:8080/v1"),),
+        ),
+    ),
+    "tool/list": (
+        params.NoParams(),
+        listing.ToolListResult((listing.ToolRow("look", "Look.", Raw(b'{"type":"object"}'), True, "builtin"),)),
+    ),
+    "daemon/health": (
+        params.NoParams(),
+        listing.DaemonHealthResult(
+            "0.1.0",
+            4711,
+            60_000,
+            listing.StoreHealth("/var/lib/refold", 0, 122_880, 1 << 40, 98_304, 3, 1),
+            (listing.LiveHealth(SESSION, "running", 57, 52, "no space left"),),
+            2,
+            512,
+        ),
+    ),
+    "daemon/schema": (params.NoParams(), listing.DaemonSchemaResult(DIGEST, Raw(b'{"methods":{},"types":{}}'))),
+    "window/workDoneProgress/cancel": (params.ProgressCancelParams("t"), None),
+    "sessions/changed": (SessionsChangedNotice(SESSION, "running", 57), None),
+    "$/progress": (ProgressNotice("t", WorkDone("begin", "refold", "turn", True)), None),
     "session/events": (SessionEventsNotice(1, (CHUNK, LINE), 49, 57, 52, WRITER, True, "waiting for provider"), None),
 }
 """Params and result of each method, with every member set that can be."""

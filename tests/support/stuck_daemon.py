@@ -32,7 +32,7 @@ async def stuck_turn(*given: Any) -> Any:
 
 def main(place: str) -> int:
     """Serve until killed."""
-    changed = {"started": ("registry.Seams", StuckSeams), "accepted": ("session.run_turn", stuck_turn)}
+    changed = {"started": ("registry.Seams", StuckSeams), "accepted": ("turns.run_turn", stuck_turn)}
     name, instead = changed[place]
     with patch(f"refold_server.sessions.{name}", instead):
         return boot.serve()

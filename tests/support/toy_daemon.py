@@ -143,7 +143,7 @@ class Toy:
 
     async def stray(self, params: None) -> None:
         """Write to standard output in every way that a tool or a library might."""
-        print("stray print")  # noqa: T201
+        print("stray print")
         os.write(1, b"stray write\n")
         warnings.warn("stray warning", stacklevel=1)
         subprocess.run(["sh", "-c", "echo stray child; cat"], check=True)  # noqa: ASYNC221

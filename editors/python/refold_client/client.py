@@ -10,14 +10,22 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, TypeAlias
 
 import anyio
 
 from refold_client.connection import Connection, Json
 from refold_client.errors import ConnectionEndedError
+from refold_client.notices import Notices
 from refold_client.subscription import Cursor, Subscription
+
+IfRunning: TypeAlias = Literal["error", "queue", "steer"]
+Chunks: TypeAlias = Literal["all", "live", "none"]
+
+INFORMING = ("sessions/changed", "session/trouble", "$/progress", "window/logMessage", "$/logTrace")
+"""Notifications that only inform: a client that does not listen loses nothing that the log does not hold."""
 
 
 class Client:
@@ -28,6 +36,9 @@ class Client:
         self.server: Json = {}
         self._subscriptions: dict[int, Subscription] = {}
         connection.on_notification("session/events", self._take_events)
+        self._listening: dict[str, list[Notices]] = {method: [] for method in INFORMING}
+        for method in INFORMING:
+            connection.on_notification(method, partial(self._inform, method))
 
     @property
     def pid(self) -> int:
@@ -62,9 +73,38 @@ class Client:
         """session/read: give the view, with `next` where there is more."""
         return await self.request("session/read", _present(session=session, view=view, at=at, page=page))
 
-    async def start_turn(self, session: str, text: str) -> Json:
-        """turn/start: give `input`, `turn`, `seq` once the prompt is on disk."""
-        return await self.request("turn/start", {"session": session, "content": [{"type": "text", "text": text}]})
+    async def list_sessions(self, *, limit: int = 50, **filters: Any) -> Json:
+        """session/list: the latest active first; filters are `cwd`, `text`, `archived`, `cursor`."""
+        return await self.request("session/list", {"limit": limit} | _present(**filters))
+
+    async def configure(self, session: str, **patch: Any) -> Json:
+        """session/configure: give the settings in force and the seq of their record."""
+        return await self.request("session/configure", {"session": session, "patch": patch})
+
+    async def rename(self, session: str, title: str) -> int:
+        """session/rename: give the seq of its record."""
+        return (await self.request("session/rename", {"session": session, "title": title}))["seq"]
+
+    async def inject(self, session: str, text: str, *, kind: str = "client", name: str | None = None) -> Json:
+        """session/inject: tell the model something without asking anything."""
+        source = _present(kind=kind, name=name)
+        return await self.request("session/inject", {"session": session, "content": _text(text), "source": source})
+
+    async def withdraw(self, session: str, input_id: str) -> int:
+        """input/withdraw: take back an input that waits; give the seq of its record."""
+        return (await self.request("input/withdraw", {"session": session, "input": input_id}))["seq"]
+
+    async def start_turn(
+        self, session: str, text: str, *, if_running: IfRunning = "error", token: str | int | None = None
+    ) -> Json:
+        """turn/start: give `input`, `seq` and, unless it is queued, `turn`, once the prompt is on disk. `token` asks for
+        `$/progress`."""
+        given = {"session": session, "content": _text(text), "ifRunning": if_running}
+        return await self.request("turn/start", given | _present(workDoneToken=token))
+
+    async def start_pending(self, session: str, input_id: str) -> Json:
+        """turn/start of an input that waits since the session was open last."""
+        return await self.request("turn/start", {"session": session, "input": input_id})
 
     async def wait_turn(self, session: str, turn: int | None = None, *, input_id: str | None = None) -> Json:
         """turn/wait: give the `turn/end` event."""
@@ -75,12 +115,18 @@ class Client:
         started = await self.start_turn(session, text)
         return await self.wait_turn(session, input_id=started["input"])
 
-    async def interrupt(self, session: str, turn: int) -> Json | None:
+    async def interrupt(self, session: str, turn: int, *, withdraw_queued: bool = False) -> Json | None:
         """turn/interrupt: give the reason with which the turn ended."""
-        return (await self.request("turn/interrupt", {"session": session, "turn": turn}))["reason"]
+        given = {"session": session, "turn": turn, "withdrawQueued": withdraw_queued}
+        return (await self.request("turn/interrupt", given))["reason"]
 
     async def subscribe(
-        self, session: str, *, after: int | Literal["tail"] | Cursor = -1, writer: str | None = None
+        self,
+        session: str,
+        *,
+        after: int | Literal["tail"] | Cursor = -1,
+        writer: str | None = None,
+        chunks: Chunks = "all",
     ) -> Subscription:
         """event/subscribe: follow a session's log behind `after`, or from a cursor of an earlier connection."""
         if isinstance(after, Cursor):
@@ -89,13 +135,20 @@ class Client:
 
         def claim(reply: Json) -> None:
             begin: int = reply["tail"] if isinstance(after, str) else after
-            subscription = Subscription(session, begin, reply, self._unsubscribe)
+            subscription = Subscription(session, begin, reply, self._unsubscribe, whole=chunks == "all")
             self._subscriptions[subscription.id] = subscription
             made.append(subscription)
 
-        params = _present(session=session, after=after, writer=writer)
+        params = _present(session=session, after=after, writer=writer, chunks=chunks)
         await self.connection.request("event/subscribe", params, claim=claim)
         return made[0]
+
+    def listen(self, method: str) -> Notices:
+        """Iterate over the params of notifications that only inform (`sessions/changed`, `$/progress`, …), from now on.
+        Raises KeyError for a method that is not one of them."""
+        notices = Notices()
+        self._listening[method].append(notices)
+        return notices
 
     async def close(self) -> int:
         """End the daemon in good order and give its exit code. Raises UnclaimedMessageError for what nobody claimed."""
@@ -112,6 +165,14 @@ class Client:
         finally:
             for subscription in self._subscriptions.values():
                 subscription.fail(ConnectionEndedError("the daemon is gone"))
+            for listeners in self._listening.values():
+                for notices in listeners:
+                    notices.end()
+
+    def _inform(self, method: str, params: Any) -> bool:
+        for notices in self._listening[method]:
+            notices.take(params)
+        return True
 
     def _take_events(self, notice: Any) -> bool:
         subscription = self._subscriptions.get(notice["subscription"])
@@ -169,3 +230,7 @@ def _initialize_params(name: str, options: Json | None) -> Json:
 
 def _present(**members: Any) -> Json:
     return {name: value for name, value in members.items() if value is not None}
+
+
+def _text(text: str) -> list[Json]:
+    return [{"type": "text", "text": text}]

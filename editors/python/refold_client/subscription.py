@@ -32,7 +32,15 @@ class Subscription:
     log; `caught_up` says that it had nothing more at that time; `phase` what a running turn waits for.
     """
 
-    def __init__(self, session: str, after: int, reply: dict[str, Any], stop: Callable[[int], Awaitable[Any]]) -> None:
+    def __init__(
+        self,
+        session: str,
+        after: int,
+        reply: dict[str, Any],
+        stop: Callable[[int], Awaitable[Any]],
+        *,
+        whole: bool = True,
+    ) -> None:
         self.id: int = reply["subscription"]
         self.session = session
         self.writer: str | None = reply.get("writer")
@@ -42,6 +50,7 @@ class Subscription:
         self.caught_up = False
         self.phase: str | None = None
         self._received = after
+        self._whole = whole  # every event is sent, so a missing number is a fault
         self._events: deque[dict[str, Any]] = deque()
         self._stop = stop
         self._failure: ClientError | None = None
@@ -98,7 +107,7 @@ class Subscription:
             return
         for event in notice["events"]:
             seq: int = event["seq"]
-            if seq > self._received + 1:
+            if self._whole and seq > self._received + 1:
                 self.fail(GapError(f"event {seq} follows event {self._received}"))
                 return
             if seq > self._received:

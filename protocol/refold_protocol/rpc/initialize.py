@@ -18,7 +18,7 @@ VERSION: Final = "0.1.0"
 PROTOCOL_VERSION: Final = 1
 """The version of the native protocol: rises when an existing method changes its meaning."""
 
-SCHEMA_DIGEST: Final = "sha256:b15056f9b28e98aabf9edd14464d82afaa9794eed4335c1ca0a30905680a543f"
+SCHEMA_DIGEST: Final = "sha256:9244f3a3df7be778a1ea67049622b2c9a16d3460173d06497dabd3a78c267f8f"
 """Digest of the method table with all its types, as `tests/golden/rpc/schema.json` writes it out; a test holds it."""
 
 FEATURES: Final = ("sessions", "turns", "subscriptions", "rebuild", "verify")
@@ -67,12 +67,14 @@ class PeerInfo(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class InitializationOptions(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
-    """refold's own settings for this connection. `model` is `provider/model`; `store` and `config` are paths;
-    `on_disconnect` says what happens to a running turn when the client goes."""
+    """refold's own settings for this connection. `model` is `provider/model`; `store` is a path;
+    `on_disconnect` says what happens to a running turn when the client goes.
+
+    There is no option for a configuration file: editors take these options from the workspace that they show, and a cloned
+    repository must not be able to name providers."""
 
     model: str | None = None
     store: str | None = None
-    config: str | None = None
     on_disconnect: Literal["finish", "cancel"] = "finish"
 
 

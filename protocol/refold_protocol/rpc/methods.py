@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from refold_protocol.rpc import initialize, notices, params, results
+from refold_protocol.rpc import initialize, listing, notices, params, results
 from refold_protocol.rpc.errors import WireError, invalid_params
 
 Direction: TypeAlias = Literal["to-daemon", "to-client", "both"]
@@ -68,14 +68,26 @@ _ROWS: Final = (
     _request("session/read", params.SessionReadParams, results.SessionReadResult, "Read a view of a session's log."),
     _request("session/flush", params.SessionFlushParams, results.SessionFlushResult, "Wait until events are durable."),
     _request("session/close", params.SessionCloseParams, None, "Give a session back; refused while a turn runs."),
+    _request("session/list", params.SessionListParams, listing.SessionListResult, "List sessions, the latest active first."),
+    _request("session/configure", params.SessionConfigureParams, listing.SessionConfigureResult, "Change settings."),
+    _request("session/rename", params.SessionRenameParams, listing.SeqResult, "Give a session a title."),
+    _request("session/inject", params.SessionInjectParams, listing.InputResult, "Tell the model something; asks nothing."),
     _request("turn/start", params.TurnStartParams, results.TurnStartResult, "Accept a prompt; answered once on disk."),
     _request("turn/interrupt", params.TurnInterruptParams, results.TurnInterruptResult, "Stop a turn; idempotent."),
     _request("turn/wait", params.TurnWaitParams, Raw, "Wait for a turn's end; answers the `turn/end` event itself."),
+    _request("input/withdraw", params.InputWithdrawParams, listing.SeqResult, "Take back an input that waits."),
     _request("event/subscribe", params.EventSubscribeParams, results.EventSubscribeResult, "Follow a session's log."),
     _request("event/unsubscribe", params.EventUnsubscribeParams, results.EventUnsubscribeResult, "Stop following."),
     _request("request/rebuild", params.RequestRebuildParams, results.RequestRebuildResult, "Rebuild a step's request."),
     _request("log/verify", params.LogVerifyParams, results.LogVerifyResult, "Prove a log against its own records."),
+    _request("model/list", params.NoParams, listing.ModelListResult, "List the configured models and providers."),
+    _request("tool/list", params.NoParams, listing.ToolListResult, "List the tools that models are told of."),
+    _request("daemon/health", params.NoParams, listing.DaemonHealthResult, "Tell how the daemon and its store are."),
+    _request("daemon/schema", params.NoParams, listing.DaemonSchemaResult, "Give this table as JSON Schema."),
+    _notification("window/workDoneProgress/cancel", "to-daemon", params.ProgressCancelParams, "Interrupt a turn by its token."),
     _notification("session/events", "to-client", notices.SessionEventsNotice, "The next events of a subscription."),
+    _notification("sessions/changed", "to-client", notices.SessionsChangedNotice, "A session's status is another one."),
+    _notification("$/progress", "to-client", notices.ProgressNotice, "How a turn with a `workDoneToken` goes on."),
 )
 
 METHODS: Final[dict[str, Method]] = {row.name: row for row in _ROWS}

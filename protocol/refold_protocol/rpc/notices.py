@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec import Raw, Struct
 
-from refold_protocol.ids import WriterId
+from refold_protocol.ids import SessionId, WriterId
+from refold_protocol.rpc.params import ProgressToken
 
 
 class SessionEventsNotice(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
@@ -23,3 +24,28 @@ class SessionEventsNotice(Struct, frozen=True, gc=False, omit_defaults=True, ren
     writer: WriterId | None = None
     caught_up: bool = False
     phase: str | None = None
+
+
+class SessionsChangedNotice(Struct, frozen=True, gc=False):
+    """`sessions/changed`: the status of a session that this daemon writes is another one; for status lines and pickers.
+    `status` is a word of Status, `tail` the seq of the session's last durable event."""
+
+    session: SessionId
+    status: str
+    tail: int
+
+
+class WorkDone(Struct, frozen=True, gc=False, omit_defaults=True):
+    """How a turn goes on: `kind` is `begin`, `report` or `end`, as in LSP."""
+
+    kind: str
+    title: str | None = None
+    message: str | None = None
+    cancellable: bool | None = None
+
+
+class ProgressNotice(Struct, frozen=True, gc=False):
+    """`$/progress` of a turn that was started with a `workDoneToken`."""
+
+    token: ProgressToken
+    value: WorkDone

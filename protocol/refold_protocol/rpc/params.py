@@ -21,8 +21,15 @@ Seq: TypeAlias = Annotated[int, Meta(ge=0)]
 Cursor: TypeAlias = Annotated[int, Meta(ge=-1)]
 """The position of the last event that one has; −1 for none."""
 
+ProgressToken: TypeAlias = int | str
+"""Names the progress of one piece of work; the client's choice."""
+
 Counting: TypeAlias = Annotated[int, Meta(ge=1)]
 """A number that is at least 1: turns, steps, sizes."""
+
+
+class NoParams(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """The params of a method that takes none."""
 
 
 class CancelParams(Struct, frozen=True, gc=False):
@@ -109,18 +116,20 @@ class TextInput(Struct, frozen=True, gc=False, tag="text", forbid_unknown_fields
 
 
 class TurnStartParams(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
-    """`turn/start`: with new `content`, or with an `input` that waits."""
+    """`turn/start`: with new `content`, or with an `input` that waits since an earlier instance. While a turn runs, content is
+    refused, queued behind it, or steers it. `work_done_token` asks for `$/progress` of the turn."""
 
     session: SessionId
     content: Annotated[tuple[TextInput, ...], Meta(min_length=1)] | None = None
     input: InputId | None = None
-    if_running: str = "error"
+    if_running: Literal["error", "queue", "steer"] = "error"
+    work_done_token: ProgressToken | None = None
 
     def __post_init__(self) -> None:
         if (self.content is None) == (self.input is None):
             raise ValueError("give either `content` or `input`")
-        if self.if_running != "error":
-            raise ValueError(f"ifRunning: {self.if_running!r} is not supported yet, only 'error' is")
+        if self.input is not None and self.if_running != "error":
+            raise ValueError("an `input` that waits is started on an idle session; ifRunning is for new content")
 
 
 class TurnWaitParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
@@ -135,25 +144,90 @@ class TurnWaitParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_u
             raise ValueError("give either `turn` or `input`")
 
 
-class TurnInterruptParams(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """`turn/interrupt`."""
+class TurnInterruptParams(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
+    """`turn/interrupt`: with `withdraw_queued`, what waits behind the turn is taken back as well."""
 
     session: SessionId
     turn: Counting
+    withdraw_queued: bool = False
+
+
+class InputWithdrawParams(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """`input/withdraw`: take back an input that waits."""
+
+    session: SessionId
+    input: InputId
+
+
+class InjectSource(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """Who tells the model something; the model sees `KIND:NAME`."""
+
+    kind: Literal["client", "file", "plugin", "tool"]
+    name: str | None = None
+
+
+class SessionInjectParams(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """`session/inject`: tell the model something without asking anything."""
+
+    session: SessionId
+    content: Annotated[tuple[TextInput, ...], Meta(min_length=1)]
+    source: InjectSource
+
+
+class ConfigurePatch(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """What to change; an absent member stays as it is. `model` is `provider/model`; `tools: now` lets new and changed tools
+    join with the next request, which then pays its history anew."""
+
+    model: str | None = None
+    effort: str | None = None
+    limits: LimitParams | None = None
+    tools: Literal["now"] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.model, self.effort, self.limits, self.tools) == (None, None, None, None):
+            raise ValueError("a patch changes something: model, effort, limits or tools")
+
+
+class SessionConfigureParams(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """`session/configure`."""
+
+    session: SessionId
+    patch: ConfigurePatch
+
+
+class SessionRenameParams(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """`session/rename`."""
+
+    session: SessionId
+    title: Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class SessionListParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """`session/list`: the most recently active first, `limit` at most, going on behind `cursor` (the `next` of the page
+    before). `cwd` keeps the sessions of one folder, `text` those in whose title it stands, whatever its case."""
+
+    limit: Annotated[int, Meta(ge=1, le=1_000)]
+    cwd: str | None = None
+    text: str | None = None
+    archived: bool = False
+    cursor: str | None = None
+
+
+class ProgressCancelParams(Struct, frozen=True, gc=False):
+    """`window/workDoneProgress/cancel`."""
+
+    token: ProgressToken
 
 
 class EventSubscribeParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """`event/subscribe`: what comes after the event `after` (−1: from the start; `tail`: from now on). `writer` is the
-    one under which the client learnt of `after`."""
+    one under which the client learnt of `after`. `chunks`: all of them; while the client keeps up (`live`: those whose
+    message is there already are left out); none."""
 
     session: SessionId
     after: Cursor | Literal["tail"]
     writer: WriterId | None = None
-    chunks: str = "all"
-
-    def __post_init__(self) -> None:
-        if self.chunks != "all":
-            raise ValueError(f"chunks: {self.chunks!r} is not supported yet, only 'all' is")
+    chunks: Literal["all", "live", "none"] = "all"
 
 
 class EventUnsubscribeParams(Struct, frozen=True, gc=False, forbid_unknown_fields=True):

@@ -33,3 +33,14 @@ def status_of(work: Work) -> Status:
         word = "idle"
     calls = tuple(call.id for call in work.calls)
     return Status(word, work.turn, work.step, calls, tuple(approval for approval, _ in work.approvals))
+
+
+def phase_of(work: Work) -> str | None:
+    """Say what a running turn waits for: `approval`, `tool`, `provider`, or `loop` for none of these; None when idle."""
+    if work.approvals:
+        return "approval"
+    if any(call.started is not None for call in work.calls):
+        return "tool"
+    if work.sent and not work.replied and work.step is not None:
+        return "provider"
+    return None if work.turn is None else "loop"

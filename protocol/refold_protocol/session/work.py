@@ -72,9 +72,10 @@ class Work(Struct, frozen=True, gc=False):
     """State of the fold. `turn` and `step` are the open ones; `last_turn` counts the session's turns, `last_step` the
     steps of the last turn; `prompted`, `sent` and `replied` tell whether the last turn has its prompt, whether the open
     step's request left, whether it has its reply; `compaction` is the seq of an open `compact/start`; `instance` counts
-    loop instances."""
+    loop instances, `began` is the seq of the last one's start (−1 for none)."""
 
     instance: int = 0
+    began: int = -1
     last_turn: int = 0
     last_step: int = 0
     turn: int | None = None
@@ -133,7 +134,7 @@ def _bracket_step(state: Work, event: Event) -> Work:
         case InstanceStart(instance=instance):
             _require(state.turn is None, event, f"turn {state.turn} is open")
             _require(instance == state.instance + 1, event, f"instance {instance} after {state.instance}")
-            return replace(state, instance=instance)
+            return replace(state, instance=instance, began=event.seq)
         case CompactStart():
             _require(state.step is None, event, "a compaction stands between steps")
             return replace(state, compaction=event.seq)

@@ -138,6 +138,6 @@ async def _print_turn(tail: Tail, turn: int, printer: Printer) -> int | None:
 async def _notice_trouble(session: Session, turn: int, tail: Tail) -> None:
     """Stop waiting for news when the turn ended without an end that can be told."""
     try:
-        await session.wait_turn(turn)
+        await session.turns.wait(turn)
     except RefoldError:  # told by whoever waits for the turn next
         tail.close()

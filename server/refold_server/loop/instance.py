@@ -15,9 +15,9 @@ from refold_protocol.session.events import ClientInfo, Draft, InstanceStart, Ses
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import Message
 from refold_protocol.session.request import RequestDigest
+from refold_server.loop.ledger import Ledger
 from refold_server.loop.seams import Seams
 from refold_server.providers.provider import Provider
-from refold_server.loop.ledger import Ledger
 from refold_server.tools.execute import ToolAnswer
 
 
@@ -91,6 +91,10 @@ class Instance:
             kept = tuple(now.pop(tool.name, tool) for tool in before)
             self._tools = (*kept, *now.values())
         return self._tools
+
+    def thaw_tools(self) -> None:
+        """Let new and changed tools join with the next request: the user asked for it and pays the history again."""
+        self._tools = None
 
     def config_seed(self) -> CallConfig:
         """Give the call config before `agent/request`: resolved anew for the first call of an instance and after the

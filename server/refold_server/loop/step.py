@@ -26,13 +26,14 @@ from refold_protocol.session.header_types import EpochHeader
 from refold_protocol.session.messages import Block, ToolCallBlock
 from refold_protocol.session.rebuild import request_of
 from refold_protocol.session.request import Request
+from refold_server.loop.inbox import join_before_step, waiting
 from refold_server.loop.instance import Instance
 from refold_server.loop.seams import Assembled
 from refold_server.loop.toolcalls import run_calls
 
 
 class StepDone(Struct, frozen=True, gc=False):
-    """A step that ended well. `capped`: the output limit cut it; `go_on`: the model waits for results."""
+    """A step that ended well. `capped`: the output limit cut it; `go_on`: the model waits for results, or steering for it."""
 
     capped: bool
     go_on: bool
@@ -41,6 +42,7 @@ class StepDone(Struct, frozen=True, gc=False):
 async def run_step(instance: Instance, turn: int, step: int) -> StepDone:
     """Run step `turn`.`step` to its `step/end`. Raises ProviderError and LogError with the step still open."""
     ledger, seams = instance.ledger, instance.seams
+    join_before_step(ledger, turn)
     offered = await seams.assemble(instance.system, instance.frozen_tools())
     if instance.prefix is None:
         instance.prefix = await seams.session_prefix()  # a cancelled composition never gets here
@@ -56,7 +58,8 @@ async def run_step(instance: Instance, turn: int, step: int) -> StepDone:
     if calls:
         await run_calls(instance, turn, step, calls)
     ledger.append(Draft(StepEnd(turn, step)))
-    return StepDone(message.finish == "length", await seams.turn_stop(bool(calls)))
+    go_on = bool(calls) or bool(waiting(ledger, ("steer",)))
+    return StepDone(message.finish == "length", await seams.turn_stop(go_on))
 
 
 _REFUSALS = {

@@ -32,6 +32,7 @@ from refold_protocol.session.messages import text_content
 from refold_protocol.session.pending import PendingInput
 from refold_protocol.session.work import OpenCall
 from refold_server.loop.control import TurnControl
+from refold_server.loop.inbox import joining_context
 from refold_server.loop.instance import Instance
 from refold_server.loop.step import run_step
 
@@ -118,7 +119,7 @@ def _close(instance: Instance, given: PendingInput, turn: int, reason: TurnEndRe
         drafts.append(Draft(StepEnd(turn, work.step, _outcome(reason))))
     if any(waiting.input == given.input for waiting in ledger.folds.pending):
         drafts.append(Draft(InputSettled(given.input, "aborted", "the turn ended before the prompt joined the history")))
-    ledger.append(*drafts, Draft(TurnEnd(turn, reason)))
+    ledger.append(*drafts, *joining_context(ledger), Draft(TurnEnd(turn, reason)))
 
 
 def _outcome(reason: TurnEndReason) -> str:

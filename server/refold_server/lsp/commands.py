@@ -89,7 +89,7 @@ class Commands:
         self, command: str, session: Session, started: CommandResult, selection: Selection, path: str
     ) -> CommandOutcome:
         """Wait for the turn's end, and make the edit that its last reply asks for. Raises RefoldError."""
-        end = await session.wait_turn(started.turn)
+        end = await session.turns.wait(started.turn)
         text = _last_reply(session, started.seq, end)
         reason = Raw(msgspec.json.encode(end.data.reason)) if isinstance(end.data, TurnEnd) else Raw(b"null")
         if command == EXPLAIN:

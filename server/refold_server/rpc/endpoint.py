@@ -87,6 +87,11 @@ class Endpoint:
         """Ask the client and give its result as it came. Raises PeerError and PeerGoneError. Cancelling cancels there."""
         return await self._peers.request(method, params)
 
+    @property
+    def unsent(self) -> tuple[int, int]:
+        """The messages, and their bytes, that the client has not been given yet; events do not count."""
+        return self._transport.unsent, self._transport.unsent_bytes
+
     async def events_room(self) -> bool:
         """Wait until a notification of events may be sent; False when the connection is over. Events that wait stay in
         the log: read them after this returned, not before."""

@@ -19,12 +19,13 @@ from refold_server.loop.instance import Host, Instance
 from refold_server.loop.ledger import Ledger
 from refold_server.loop.seams import Seams
 from refold_server.prefix.system import SYSTEM_TEXT
-from refold_server.sessions.session import Session, Spawn
+from refold_server.sessions.session import Session
+from refold_server.sessions.turns import Spawn
 from refold_storage.interface import Handle, NewSession, Store
 
 
 class Sessions:
-    """The open sessions of one process over one store."""
+    """The open sessions of one process over one store. `opened` is told of each session that was opened for writing."""
 
     def __init__(
         self,
@@ -32,11 +33,13 @@ class Sessions:
         host_for: Callable[[str], Host],
         spawn: Spawn,
         client: ClientInfo | None = None,
+        opened: Callable[[Session], None] | None = None,
     ) -> None:
         self.store = store
         self._host_for = host_for
         self._spawn = spawn
         self._client = client
+        self._opened = opened
         self._live: dict[SessionId, Session] = {}
         self._locks: WeakValueDictionary[SessionId, anyio.Lock] = WeakValueDictionary()
 
@@ -91,7 +94,7 @@ class Sessions:
 
         async def end(session: Session) -> None:
             try:
-                await session.finish(cause, step_seconds=step_seconds)
+                await session.turns.finish(cause, step_seconds=step_seconds)
                 await session.close()
             except RefoldError as error:  # the others must be closed all the same
                 troubles.append(error)
@@ -122,6 +125,8 @@ class Sessions:
             raise
         session = Session(ledger, instance, self._spawn, first)
         self._live[handle.id] = session
+        if self._opened is not None:
+            self._opened(session)
         return session
 
 

@@ -1,74 +1,89 @@
-"""Owns one live session of this process: its ledger, its loop instance, and the turns that run in it one after the other.
+"""Owns one live session of this process: its ledger, its loop instance, its turns, and what it accepts from outside.
 
-Accepting an input and running it are two things: an input is accepted when it is durable; it runs when no turn does.
-Must not know of connections: any number of clients may act on it, and none is told anything from here.
+Accepting an input and running it are two things: an input is accepted when it is durable; it runs when no turn does, or
+joins the running one. Must not know of connections: any number of clients may act on it, and none is told from here.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeAlias
+from typing import Literal, TypeAlias
 
 import anyio
+from msgspec import Struct
+from msgspec.structs import replace
 
-from refold_protocol.errors import (
-    InputUnknownError,
-    InvariantError,
-    LogError,
-    RefoldError,
-    SessionBusyError,
-    TurnMismatchError,
-)
+from refold_protocol.errors import InputUnknownError, LogError, SessionBusyError
 from refold_protocol.ids import InputId, SessionId
-from refold_protocol.session.events import AbortCause, Draft, Event, InputAccepted, InputSettled, TurnEndReason
+from refold_protocol.session.endings import COMPLETED
+from refold_protocol.session.events import (
+    AbortCause,
+    Draft,
+    Event,
+    InputAccepted,
+    InputSettled,
+    LimitSettings,
+    SessionSettings,
+    SessionTitle,
+    Trigger,
+    TurnEnd,
+    TurnEndReason,
+    TurnStart,
+)
 from refold_protocol.session.messages import InputBlock, Source
 from refold_protocol.session.pending import PendingInput
 from refold_protocol.session.status import Status, status_of
 from refold_server.clock import new_input_id
-from refold_server.loop.control import TurnControl
+from refold_server.loop.inbox import as_context, waiting
 from refold_server.loop.instance import Instance
 from refold_server.loop.ledger import Ledger
-from refold_server.loop.turn import run_turn
+from refold_server.sessions.turns import Spawn, Turns
 
-Spawn: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
-"""Starts a task that outlives the call: the daemon's task group."""
+Waits: TypeAlias = Literal["queue", "steer"]
+"""What becomes of a prompt while a turn runs: it runs behind it, or joins it between two steps."""
 
-_log = logging.getLogger(__name__)
+
+class Accepted(Struct, frozen=True, gc=False):
+    """An input that is on disk at `seq`; `turn` is the one that it starts or joins, None while it is queued."""
+
+    input: InputId
+    seq: int
+    turn: int | None = None
+
+
+class SettingsPatch(Struct, frozen=True, gc=False):
+    """What to change in a session's settings; None leaves a setting as it is. `tools_now` lets new tools join at once."""
+
+    model: str | None = None
+    effort: str | None = None
+    limits: LimitSettings | None = None
+    tools_now: bool = False
 
 
 class Session:
-    """A session opened for writing. `ledger` is its log; `instance` its loop instance; `first` are events that a new
-    session begins with, recorded together with its first work and not before."""
+    """A session opened for writing. `first` are events that a new session begins with, recorded together with its first
+    work and not before."""
 
     def __init__(self, ledger: Ledger, instance: Instance, spawn: Spawn, first: tuple[Draft, ...] = ()) -> None:
         self.ledger = ledger
         self.instance = instance
-        self._spawn = spawn
-        self._first = first
-        self._turn: int | None = None
-        self._control: TurnControl | None = None
-        self._closing = False
+        self.turns = Turns(instance, spawn)
         self.closed = False
         """Whether `close` got as far as the handle."""
-        self._changed = anyio.Event()
-        self._trouble: RefoldError | None = None
+        self._first = first
 
     @property
     def id(self) -> SessionId:
         """The session's id."""
         return self.ledger.handle.id
 
-    @property
-    def running_turn(self) -> int | None:
-        """The number of the turn that runs or is about to; None when idle."""
-        return self._turn
-
     def status(self) -> Status:
-        """Give the status as its log tells it; `running` from the moment an input was accepted."""
+        """Give the status: as the log tells it, but `running` from the moment an input was accepted, and `broken` while
+        the log cannot be written."""
         status = status_of(self.ledger.folds.work)
-        if status.status == "idle" and self._turn is not None:
-            return Status("running", self._turn)
+        if self.ledger.handle.trouble is not None:
+            return replace(status, status="broken")
+        if status.status == "idle" and self.turns.running is not None:
+            return Status("running", self.turns.running)
         return status
 
     async def start(self, content: tuple[InputBlock, ...], source: Source) -> tuple[PendingInput, int, int]:
@@ -77,143 +92,142 @@ class Session:
         Raises SessionBusyError while a turn runs, LogError when the prompt could not be made durable; it is then
         recorded as withdrawn behind it, so that it never runs later.
         """
-        turn = self._take_turn()
+        turn = self.turns.take()
         try:
-            given = new_input_id()
-            accepted = Draft(InputAccepted(given, "prompt", content, source))
-            event = self.ledger.append(*self._opening(), accepted)[-1]
-            self._first = ()
-            await self._make_durable(given)
+            accepted = await self._accept("prompt", content, source)
         except BaseException:
-            self._free_turn()
+            self.turns.free()
             raise
-        waiting = PendingInput(given, event.seq, "prompt", content, source)
-        self._run(waiting)
-        return waiting, turn, event.seq
+        self.turns.run(accepted)
+        return accepted, turn, accepted.seq
+
+    async def start_or_wait(self, content: tuple[InputBlock, ...], source: Source, how: Waits) -> Accepted:
+        """Accept a prompt as `start` does; while a turn runs it is queued behind it or steers it. Raises LogError."""
+        running = self.turns.running
+        if running is None:
+            accepted, turn, seq = await self.start(content, source)
+            return Accepted(accepted.input, seq, turn)
+        accepted = await self._accept("steer" if how == "steer" else "prompt", content, source)
+        self.turns.run_next()  # the running turn may have ended while this became durable
+        return Accepted(accepted.input, accepted.seq, running if how == "steer" else None)
 
     def start_pending(self, given: InputId) -> tuple[PendingInput, int, int]:
         """Start the turn of an input that waits since an earlier instance. Raises InputUnknownError, SessionBusyError."""
-        waiting = next((one for one in self.ledger.folds.pending if one.input == given), None)
-        if waiting is None:
-            raise InputUnknownError(f"no input {given} waits in this session", input=given)
-        turn = self._take_turn()
+        pending = self._pending(given)
+        turn = self.turns.take()
         try:
-            self.ledger.append(*self._opening())
-            self._first = ()
+            self.append()
         except BaseException:
-            self._free_turn()
+            self.turns.free()
             raise
-        self._run(waiting)
-        return waiting, turn, waiting.seq
+        self.turns.run(pending)
+        return pending, turn, pending.seq
 
-    async def wait_turn(self, turn: int) -> Event:
-        """Wait for the durable end of a turn and give its event. Raises TurnMismatchError for a turn that never was, and
-        the LogError that kept its end from becoming durable."""
-        while True:
-            event = self.ledger.turn_end(turn)
-            if event is not None and turn != self._turn:
-                if event.seq > self.ledger.handle.durable:
-                    await self.ledger.flush()
-                return event
-            if turn != self._turn:
-                raise self._trouble or TurnMismatchError(f"this session has no turn {turn}", turn=turn)
-            await self._changed.wait()
+    async def inject(self, content: tuple[InputBlock, ...], source: Source) -> Accepted:
+        """Tell the model something without asking anything. It joins the running turn before its next step or end; on an
+        idle session it is a turn of its own without a step. Raises LogError, SessionBusyError."""
+        if self.turns.running is not None:
+            accepted = await self._accept("inject", content, source)
+            await self._join_if_idle(accepted)
+            return Accepted(accepted.input, accepted.seq)
+        self.turns.refuse_closing()
+        given = new_input_id()
+        turn = self.ledger.folds.work.last_turn + 1
+        one = PendingInput(given, -1, "inject", content, source)
+        events = self.append(
+            Draft(InputAccepted(given, "inject", content, source)),
+            Draft(TurnStart(turn, Trigger("injection", source, given))),
+            as_context(one),
+            Draft(TurnEnd(turn, COMPLETED)),
+        )
+        await self.ledger.flush()
+        return Accepted(given, events[-4].seq, turn)
 
-    async def wait_input(self, given: InputId) -> Event:
-        """Wait for the end of the turn that an input starts. Raises InputUnknownError."""
-        while True:
-            turn = self.ledger.turn_of_input(given)
-            waits = any(one.input == given for one in self.ledger.folds.pending)
-            if turn is not None and not (waits and self.ledger.turn_end(turn)):  # else a crash cut that turn before it joined
-                return await self.wait_turn(turn)
-            if not waits:
-                raise InputUnknownError(f"input {given} started no turn in this session", input=given)
-            await self._changed.wait()
+    async def withdraw(self, given: InputId) -> int:
+        """Take back an input that waits; give the seq of the record of that. Raises InputUnknownError, LogError."""
+        pending = self._pending(given)
+        if pending.input == self.turns.input:
+            raise InputUnknownError(f"input {given} started turn {self.turns.running}; interrupt that instead", input=given)
+        event = self.append(Draft(InputSettled(given, "withdrawn")))[-1]
+        await self.ledger.flush()
+        return event.seq
 
-    async def interrupt(self, turn: int, cause: AbortCause) -> TurnEndReason | None:
-        """Stop a turn and give how it ended, once that is durable; None on a session in which nothing runs or ran so.
+    async def interrupt(self, turn: int, cause: AbortCause, *, withdraw_queued: bool = False) -> TurnEndReason | None:
+        """Stop a turn; see `Turns.interrupt`. With `withdraw_queued`, what waits behind it is taken back first."""
+        if withdraw_queued:
+            queued = [one for one in waiting(self.ledger, ("prompt", "steer", "inject")) if one.input != self.turns.input]
+            self.ledger.append(*(Draft(InputSettled(one.input, "withdrawn", "the turn was interrupted")) for one in queued))
+        return await self.turns.interrupt(turn, cause)
 
-        Idempotent. Raises TurnMismatchError for a turn that never was.
+    async def configure(self, patch: SettingsPatch) -> tuple[SessionSettings, int]:
+        """Change settings from the next request on; give those in force and the seq of their record.
+
+        Raises ConfigError and ProviderError for a model that cannot be used, LogError.
         """
-        if turn == self._turn and self._control is not None:
-            self._control.interrupt(cause)
-        elif self.ledger.turn_end(turn) is None and turn != self._turn:
-            if self._turn is None and self.ledger.folds.work.last_turn == 0:
-                return None
-            raise TurnMismatchError(f"this session has no turn {turn}", turn=turn)
-        event = await self.wait_turn(turn)
-        return getattr(event.data, "reason", None)
+        before = self.ledger.folds.settings
+        changes = {name: value for name in ("model", "effort", "limits") if (value := getattr(patch, name)) is not None}
+        settings = replace(before, **changes)
+        self.instance.host.call_config(settings)
+        event = self.append(Draft(settings))[-1]
+        if patch.tools_now:
+            self.instance.thaw_tools()
+        await self.ledger.flush()
+        return settings, event.seq
 
-    async def finish(self, cause: AbortCause, *, step_seconds: float = 0) -> None:
-        """Bring a running turn to its end: after its current step if that takes at most `step_seconds`, else at once."""
-        self._closing = True
-        if self._control is not None:
-            self._control.finish_step(cause)
-            with anyio.move_on_after(step_seconds):
-                await self._idle()
-        if self._control is not None:
-            self._control.interrupt(cause)
-        await self._idle()
+    async def rename(self, title: str, source: Source) -> int:
+        """Give the session a title; give the seq of its record. Raises LogError."""
+        event = self.append(Draft(SessionTitle(title, source)))[-1]
+        await self.ledger.flush()
+        return event.seq
+
+    def append(self, *drafts: Draft) -> tuple[Event, ...]:
+        """Append events from outside the loop, behind what this instance must record before its first own event."""
+        events = self.ledger.append(*self.instance.opening(), *self._first, *drafts)
+        self._first = ()
+        return events
 
     async def close(self, *, cancel: bool = False) -> None:
         """Close the handle. Raises SessionBusyError while a turn runs, unless `cancel` stops it first."""
-        if self._turn is not None:
+        turns = self.turns
+        if turns.running is not None:
             if not cancel:
-                raise SessionBusyError(f"turn {self._turn} runs; interrupt it first, or close with cancel", turn=self._turn)
+                raise SessionBusyError(
+                    f"turn {turns.running} runs; interrupt it first, or close with cancel", turn=turns.running
+                )
             try:
-                await self.finish(AbortCause("disposed"))
+                await turns.finish(AbortCause("disposed"))
             except BaseException:  # whoever wanted it closed is gone: it stays open
-                self._closing = False
+                turns.closing = False
                 raise
-        self._closing = self.closed = True
+        turns.closing = self.closed = True
         await self.ledger.handle.close()
 
-    def _opening(self) -> tuple[Draft, ...]:
-        return (*self.instance.opening(), *self._first)
-
-    async def _make_durable(self, given: InputId) -> None:
+    async def _accept(self, mode: str, content: tuple[InputBlock, ...], source: Source) -> PendingInput:
+        self.turns.refuse_closing()
+        given = new_input_id()
+        event = self.append(Draft(InputAccepted(given, mode, content, source)))[-1]
         try:
             await self.ledger.flush()
         except (LogError, anyio.get_cancelled_exc_class()):
-            self.ledger.append(Draft(InputSettled(given, "withdrawn", "it could not be made durable")))
+            if self._waits(given):
+                self.ledger.append(Draft(InputSettled(given, "withdrawn", "it could not be made durable")))
             raise
+        return PendingInput(given, event.seq, mode, content, source)
 
-    def _take_turn(self) -> int:
-        if self._turn is not None or self._closing:
-            raise SessionBusyError(
-                f"turn {self._turn} runs in this session; wait for its end or interrupt it"
-                if self._turn is not None
-                else "this session is being closed",
-                turn=self._turn,
-            )
-        self._turn = self.ledger.folds.work.last_turn + 1
-        self._control = TurnControl()
-        self._trouble = None
-        return self._turn
+    async def _join_if_idle(self, given: PendingInput) -> None:
+        """Let an injection join by a turn of its own where the turn that it was meant for ended meanwhile."""
+        if self.turns.running is not None or not self._waits(given.input):
+            return
+        turn = self.ledger.folds.work.last_turn + 1
+        start = Draft(TurnStart(turn, Trigger("injection", given.source, given.input)))
+        self.append(start, as_context(given), Draft(TurnEnd(turn, COMPLETED)))
+        await self.ledger.flush()
 
-    def _free_turn(self) -> None:
-        self._turn = None
-        self._control = None
-        self._changed.set()
-        self._changed = anyio.Event()
+    def _pending(self, given: InputId) -> PendingInput:
+        for one in self.ledger.folds.pending:
+            if one.input == given:
+                return one
+        raise InputUnknownError(f"no input {given} waits in this session", input=given)
 
-    def _run(self, given: PendingInput) -> None:
-        control = self._control or TurnControl()
-
-        async def drive() -> None:
-            try:
-                await run_turn(self.instance, given, control)
-            except LogError as error:  # the turn could not be ended on disk: whoever waits for it is told
-                _log.error("session %s: %s", self.id, error.message)
-                self._trouble = error
-            except Exception as error:  # noqa: BLE001 - a bug at a turn's end: told likewise, and other sessions go on
-                _log.exception("session %s: the end of turn %s failed", self.id, self._turn)
-                self._trouble = InvariantError(f"A bug in refold kept the turn from ending: {error!r}")
-            finally:
-                self._free_turn()
-
-        self._spawn(drive)
-
-    async def _idle(self) -> None:
-        while self._turn is not None:
-            await self._changed.wait()
+    def _waits(self, given: InputId) -> bool:
+        return any(one.input == given for one in self.ledger.folds.pending)

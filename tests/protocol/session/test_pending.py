@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.log_strategies import logs
-from tests.support.logs import CLIENT, LOOP, Log
 
 from refold_protocol.ids import InputId
 from refold_protocol.session.events import (
@@ -19,6 +17,8 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.messages import text_content
 from refold_protocol.session.pending import PendingInput, fold_pending
+from tests.support.log_strategies import logs
+from tests.support.logs import CLIENT, LOOP, Log
 
 WORDS = text_content("word")
 ONE, TWO = InputId("one"), InputId("two")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tests.support.logs import Log
-
 from refold_protocol.session.events import LimitSettings, SessionSettings
 from refold_protocol.session.settings import NO_SETTINGS, settings_step
+from tests.support.logs import Log
 
 
 def _in_force(log: Log) -> SessionSettings:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from hypothesis import given
-from tests.support.log_strategies import logs
-from tests.support.logs import CLIENT, HEADER, Log, call
 
 from refold_protocol.ids import ApprovalId, CallId
 from refold_protocol.session.events import ApprovalAsked, ApprovalDecided, ApprovalSubject, CompactEnd, CompactStart
 from refold_protocol.session.messages import encode_compact
 from refold_protocol.session.status import Status, status_of
 from refold_protocol.session.work import NO_WORK
+from tests.support.log_strategies import logs
+from tests.support.logs import CLIENT, HEADER, Log, call
 
 SUBJECT = ApprovalSubject("path", "a.txt")
 

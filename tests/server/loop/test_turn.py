@@ -77,7 +77,7 @@ async def test_nothing_is_sent_that_could_not_be_made_durable() -> None:
         handle.flush = failing  # type: ignore[method-assign]
         _, number, _ = await session.start(text_content("go"), CLIENT)
         with pytest.raises(StorageFullError):
-            await session.wait_turn(number)
+            await session.turns.wait(number)
         handle.flush = flush  # type: ignore[method-assign]
         assert provider.requests == []
         assert types(session)[-3:] == ["request/sent", "step/end", "turn/end"]
@@ -86,6 +86,7 @@ async def test_nothing_is_sent_that_could_not_be_made_durable() -> None:
 async def test_each_instance_anchors_its_header_and_an_unchanged_one_is_not_written_again() -> None:
     store = MemoryStore(clock=lambda: 1_000)
     provider = ScriptedProvider(*(says("ok") for _ in range(4)))
+    headers: list[str] = []
     for _ in range(2):
         async with scripted_session(ScriptedHost(provider), store=store) as session:
             await turn(session)

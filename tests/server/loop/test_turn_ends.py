@@ -131,7 +131,7 @@ async def test_a_second_prompt_while_a_turn_runs_is_refused() -> None:
         with pytest.raises(SessionBusyError):
             await session.start(text_content("me too"), CLIENT)
         pause.go_on.set()
-        assert end_of(await session.wait_turn(number)) == "completed"
+        assert end_of(await session.turns.wait(number)) == "completed"
 
 
 async def test_a_bug_in_the_loops_surroundings_ends_the_turn_and_not_the_session() -> None:

@@ -1,0 +1,94 @@
+"""Owns the handlers that list and tell: sessions, models, tools, health, the schema. They change nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Raw
+
+from refold_protocol.rpc.errors import WireError, bad_param
+from refold_protocol.rpc.initialize import SCHEMA_DIGEST, VERSION
+from refold_protocol.rpc.listing import (
+    DaemonHealthResult,
+    DaemonSchemaResult,
+    LiveHealth,
+    ModelListResult,
+    SessionListResult,
+    StoreHealth,
+    ToolListResult,
+    ToolRow,
+)
+from refold_protocol.rpc.params import NoParams, SessionListParams
+from refold_protocol.rpc.schema import schema_of
+from refold_server.host import Surroundings
+from refold_server.sessions.listing import page_of_sessions, read_cursor
+from refold_server.sessions.models import model_rows, provider_rows
+from refold_server.sessions.registry import Sessions
+
+Unsent = Callable[[], tuple[int, int]]
+"""Gives the messages and the bytes that a connection has not been able to send yet."""
+
+
+class CatalogMethods:
+    """The requests of one connection that list and tell."""
+
+    def __init__(self, sessions: Sessions, shared: Surroundings, unsent: Unsent) -> None:
+        self._sessions = sessions
+        self._shared = shared
+        self._unsent = unsent
+        self._began = time.monotonic()
+
+    async def sessions(self, params: SessionListParams) -> SessionListResult:
+        """session/list."""
+        try:
+            before = None if params.cursor is None else read_cursor(params.cursor)
+        except ValueError:
+            fault = bad_param("session/list", "$.cursor", f"{params.cursor!r} is not the `next` of an earlier page")
+            raise WireError(fault) from None
+        return page_of_sessions(self._sessions, params, before)
+
+    async def models(self, params: NoParams) -> ModelListResult:
+        """model/list."""
+        del params
+        config = self._shared.config
+        return ModelListResult(model_rows(config), provider_rows(config, os.environ))
+
+    async def tools(self, params: NoParams) -> ToolListResult:
+        """tool/list."""
+        del params
+        registry = self._shared.registry
+        rows: list[ToolRow] = []
+        for schema in registry.schemas:
+            tool = registry.find(schema.name)
+            read_only = tool is not None and tool.read_only
+            parameters = Raw(schema.parameters.encode())
+            rows.append(ToolRow(schema.name, schema.description, parameters, read_only, "builtin"))
+        return ToolListResult(tuple(rows))
+
+    async def health(self, params: NoParams) -> DaemonHealthResult:
+        """daemon/health."""
+        del params
+        state = self._sessions.store.vitals()
+        store = StoreHealth(
+            state.path, state.format, state.file_bytes, state.map_bytes, state.used_bytes, state.sessions, len(state.readers)
+        )
+        live = tuple(
+            LiveHealth(
+                session.id,
+                session.status().status,
+                session.ledger.handle.tail,
+                session.ledger.handle.durable,
+                trouble=None if session.ledger.handle.trouble is None else session.ledger.handle.trouble.message,
+            )
+            for session in self._sessions
+        )
+        uptime = int((time.monotonic() - self._began) * 1000)
+        return DaemonHealthResult(VERSION, os.getpid(), uptime, store, live, *self._unsent())
+
+    async def schema(self, params: NoParams) -> DaemonSchemaResult:
+        """daemon/schema."""
+        del params
+        return DaemonSchemaResult(SCHEMA_DIGEST, Raw(msgspec.json.encode(schema_of())))

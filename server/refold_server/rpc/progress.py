@@ -1,0 +1,88 @@
+"""Owns `$/progress` of turns that were started with a `workDoneToken`: begin, a report for each step and tool, the end.
+
+A projection of the log like any other: told from events, after they were accepted. A token names one turn at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from refold_protocol.ids import InputId
+from refold_protocol.rpc.errors import WireError, bad_param
+from refold_protocol.rpc.notices import ProgressNotice, WorkDone
+from refold_protocol.rpc.params import ProgressToken
+from refold_protocol.session.events import AbortCause, Event, InputSettled, StepStart, ToolCall, TurnEnd, TurnStart
+from refold_server.sessions.session import Session
+
+Notify = Callable[[str, object], None]
+"""Sends a notification."""
+
+
+class _Followed:
+    def __init__(self, session: Session, given: InputId) -> None:
+        self.session = session
+        self.input = given
+        self.turn: int | None = None
+        self.stop: Callable[[], None] = lambda: None
+
+
+class Progress:
+    """The tokens in use on one connection."""
+
+    def __init__(self, notify: Notify) -> None:
+        self._notify = notify
+        self._tokens: dict[ProgressToken, _Followed | None] = {}
+
+    def reserve(self, token: ProgressToken) -> ProgressToken:
+        """Take a token into use. Raises WireError (−32602) for one that is."""
+        if token in self._tokens:
+            raise WireError(bad_param("turn/start", "$.workDoneToken", f"{token!r} names the progress of another turn"))
+        self._tokens[token] = None
+        return token
+
+    def release(self, token: ProgressToken) -> None:
+        """Give a token back."""
+        self._tokens.pop(token, None)
+
+    def follow(self, token: ProgressToken, session: Session, given: InputId) -> None:
+        """Tell the progress of the turn that `given` starts or joins, from where it is now."""
+        followed = self._tokens[token] = _Followed(session, given)
+        followed.turn = session.ledger.turn_of_input(given)
+        if not any(one.input == given for one in session.ledger.folds.pending) and followed.turn is None:
+            self.release(token)  # it joined and ended already
+            return
+        self._tell(token, WorkDone("begin", title="refold", message="turn", cancellable=True))
+        handle = session.ledger.handle
+        followed.stop = handle.observe(lambda events: self._seen(token, followed, events))
+
+    async def cancel(self, token: ProgressToken) -> None:
+        """Interrupt the turn that a token names; an unknown token is nothing, as in LSP."""
+        followed = self._tokens.get(token)
+        if followed is not None and followed.turn is not None:
+            await followed.session.interrupt(followed.turn, AbortCause("user"))
+
+    def _seen(self, token: ProgressToken, followed: _Followed, events: Sequence[Event]) -> None:
+        for event in events:
+            match event.data:
+                case TurnStart(turn=turn, trigger=trigger) if trigger.input == followed.input:
+                    followed.turn = turn
+                case StepStart(turn=turn, step=step) if turn == followed.turn:
+                    self._tell(token, WorkDone("report", message=f"step {step}: waiting for the model"))
+                case ToolCall(turn=turn, step=step, name=name) if turn == followed.turn:
+                    self._tell(token, WorkDone("report", message=f"step {step}: {name}"))
+                case TurnEnd(turn=turn, reason=reason) if turn == followed.turn:
+                    self._end(token, followed, reason.kind)
+                    return
+                case InputSettled(input=given, how=how) if given == followed.input and followed.turn is None:
+                    self._end(token, followed, how)
+                    return
+                case _:
+                    pass
+
+    def _end(self, token: ProgressToken, followed: _Followed, message: str) -> None:
+        followed.stop()
+        self.release(token)
+        self._tell(token, WorkDone("end", message=message))
+
+    def _tell(self, token: ProgressToken, value: WorkDone) -> None:
+        self._notify("$/progress", ProgressNotice(token, value))

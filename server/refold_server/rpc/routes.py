@@ -1,0 +1,72 @@
+"""Owns which handler answers which method of one connection, once its sessions and its store are there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from refold_protocol.rpc.params import SessionCloseParams, SessionOpenParams
+from refold_protocol.rpc.results import SessionOpenResult
+from refold_protocol.session.messages import Source
+from refold_server.host import Surroundings
+from refold_server.rpc.catalog_methods import CatalogMethods
+from refold_server.rpc.change_methods import ChangeMethods
+from refold_server.rpc.dispatch import Handler
+from refold_server.rpc.endpoint import Endpoint
+from refold_server.rpc.event_methods import EventMethods
+from refold_server.rpc.progress import Progress
+from refold_server.rpc.proof_methods import ProofMethods
+from refold_server.rpc.session_methods import SessionMethods
+from refold_server.rpc.turn_methods import TurnMethods
+from refold_server.sessions.registry import Sessions
+
+
+def routes(
+    sessions: Sessions, shared: Surroundings, events: EventMethods, endpoint: Endpoint, source: Source
+) -> Mapping[str, Handler]:
+    """Give the handlers by method name; `source` is who the connection's inputs come from."""
+    proof, change = ProofMethods(sessions), ChangeMethods(sessions, source)
+    turn = TurnMethods(sessions, source, Progress(endpoint.notify))
+    catalog = CatalogMethods(sessions, shared, lambda: endpoint.unsent)
+    return {
+        **_session_routes(sessions, events),
+        "session/list": catalog.sessions,
+        "session/configure": change.configure,
+        "session/rename": change.rename,
+        "session/inject": change.inject,
+        "input/withdraw": change.withdraw,
+        "turn/start": turn.start,
+        "turn/wait": turn.wait,
+        "turn/interrupt": turn.interrupt,
+        "window/workDoneProgress/cancel": turn.cancel,
+        "event/subscribe": events.subscribe,
+        "event/unsubscribe": events.unsubscribe,
+        "request/rebuild": proof.rebuild,
+        "log/verify": proof.verify,
+        "model/list": catalog.models,
+        "tool/list": catalog.tools,
+        "daemon/health": catalog.health,
+        "daemon/schema": catalog.schema,
+    }
+
+
+def _session_routes(sessions: Sessions, events: EventMethods) -> Mapping[str, Handler]:
+    session = SessionMethods(sessions)
+
+    async def open_session(params: SessionOpenParams) -> SessionOpenResult:
+        result = await session.open(params)
+        if result.writer is not None:
+            await events.settle(result.session)
+        return result
+
+    async def close(params: SessionCloseParams) -> None:
+        try:
+            await session.close(params)
+        finally:  # also when the last flush failed
+            await events.settle(params.session)
+
+    return {
+        "session/open": open_session,
+        "session/read": session.read,
+        "session/flush": session.flush,
+        "session/close": close,
+    }

@@ -1,0 +1,90 @@
+"""Owns the list of sessions: pages of the catalogue, filtered, each row with the status that can be known from here.
+
+Reads the catalogue and, for a session that another process writes, its last event; never folds a log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from refold_protocol.rpc.listing import SessionListResult, SessionRow
+from refold_protocol.rpc.params import SessionListParams
+from refold_protocol.rpc.results import ForkOrigin
+from refold_server.sessions.registry import Sessions, folder_path
+from refold_storage.interface import RecentCursor, SessionRecord
+
+LOOKED_AT: Final = 10_000
+"""Rows of the catalogue that one page looks through; a page of a rare filter may be short and still have a next one."""
+
+CHUNK: Final = 200
+"""Rows that are read from the catalogue at a time."""
+
+
+def page_of_sessions(sessions: Sessions, wanted: SessionListParams, before: RecentCursor | None) -> SessionListResult:
+    """Give a page of the list. Raises ConfigError for a `cwd` that is no folder."""
+    folder = None if wanted.cwd is None else str(folder_path(wanted.cwd))
+    rows: list[SessionRow] = []
+    last = before
+    for looked, (cursor, record) in enumerate(_records(sessions, before)):
+        if len(rows) == wanted.limit or looked == LOOKED_AT:
+            return SessionListResult(tuple(rows), None if last is None else write_cursor(last))
+        last = cursor
+        if _fits(record, wanted, folder):
+            rows.append(session_row(sessions, record))
+    return SessionListResult(tuple(rows))
+
+
+def session_row(sessions: Sessions, record: SessionRecord) -> SessionRow:
+    """Give the row of a session."""
+    summary, parent = record.summary, record.parent
+    return SessionRow(
+        record.id,
+        record.cwd,
+        record.created_at,
+        summary.last_activity or record.created_at,
+        record.tail,
+        summary.turns,
+        _status(sessions, record),
+        summary.title,
+        summary.model,
+        summary.usage,
+        None if parent is None else ForkOrigin(parent.session, parent.at, parent.digest),
+        record.archived,
+    )
+
+
+def write_cursor(cursor: RecentCursor) -> str:
+    """Give a cursor as text."""
+    return f"{cursor[0]}.{cursor[1]}"
+
+
+def read_cursor(text: str) -> RecentCursor:
+    """Read a cursor. Raises ValueError for a text that `write_cursor` does not write."""
+    activity, dot, number = text.partition(".")
+    if not (dot and activity.isascii() and activity.isdigit() and number.isascii() and number.isdigit()):
+        raise ValueError(text)
+    return int(activity), int(number)
+
+
+def _records(sessions: Sessions, before: RecentCursor | None) -> Iterator[tuple[RecentCursor, SessionRecord]]:
+    while found := sessions.store.recent(limit=CHUNK, before=before):
+        yield from found
+        before = found[-1][0]
+
+
+def _fits(record: SessionRecord, wanted: SessionListParams, folder: str | None) -> bool:
+    if record.archived and not wanted.archived:
+        return False
+    if folder is not None and record.cwd != folder:
+        return False
+    return wanted.text is None or wanted.text.casefold() in (record.summary.title or "").casefold()
+
+
+def _status(sessions: Sessions, record: SessionRecord) -> str:
+    """A session that this process writes tells its status itself; one that another process writes is taken to run; what
+    nobody writes is idle, whatever its last event was: a crash is closed by its next writer."""
+    live = sessions.live(record.id)
+    if live is not None:
+        return live.status().status
+    return "running" if sessions.store.is_owned(record.id) else "idle"

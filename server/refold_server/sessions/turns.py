@@ -1,0 +1,160 @@
+"""Owns the turns of one session: one at a time, the next queued one behind it, and whoever waits for an end.
+
+An end is given to those who wait once it is durable. Must not know who asks; accepts no input itself (`session.py` does).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
+
+import anyio
+
+from refold_protocol.errors import InputUnknownError, InvariantError, LogError, RefoldError, SessionBusyError, TurnMismatchError
+from refold_protocol.ids import InputId
+from refold_protocol.session.events import AbortCause, Event, TurnEnd, TurnEndReason
+from refold_protocol.session.pending import PendingInput
+from refold_server.loop.control import TurnControl
+from refold_server.loop.inbox import waiting
+from refold_server.loop.instance import Instance
+from refold_server.loop.turn import run_turn
+
+Spawn: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
+"""Starts a task that outlives the call: the daemon's task group."""
+
+_log = logging.getLogger(__name__)
+
+
+class Turns:
+    """The turns of one session. `running` is the number of the one that runs or is about to, None when idle; `input` is
+    what it was started with."""
+
+    def __init__(self, instance: Instance, spawn: Spawn) -> None:
+        self.running: int | None = None
+        self.input: InputId | None = None
+        self.closing = False
+        self._instance = instance
+        self._ledger = instance.ledger
+        self._spawn = spawn
+        self._control = TurnControl()
+        self._changed = anyio.Event()
+        self._trouble: RefoldError | None = None
+        self._watchers: list[Callable[[], None]] = []
+
+    def take(self) -> int:
+        """Reserve the next turn and give its number; `run` or `free` follows. Raises SessionBusyError."""
+        if self.running is not None:
+            raise SessionBusyError(
+                f"turn {self.running} runs in this session; wait for its end, interrupt it, or queue", turn=self.running
+            )
+        self.refuse_closing()
+        self.running = self._ledger.folds.work.last_turn + 1
+        self._control = TurnControl()
+        self._trouble = None
+        return self.running
+
+    def refuse_closing(self) -> None:
+        """Raise SessionBusyError when the session is on its way out."""
+        if self.closing:
+            raise SessionBusyError("this session is being closed")
+
+    def free(self) -> None:
+        """Say that the reserved turn is over, or never began."""
+        self.running = self.input = None
+        self.tell()
+
+    def tell(self) -> None:
+        """Wake whoever waits for a change, and call those who watch."""
+        self._changed.set()
+        self._changed = anyio.Event()
+        for watcher in self._watchers:
+            watcher()
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Call `watcher` whenever a turn ended or the next one began; it must not raise."""
+        self._watchers.append(watcher)
+
+    def run(self, given: PendingInput) -> None:
+        """Run the reserved turn with `given`, in a task of its own; queued inputs follow it."""
+        control = self._control
+        self.input = given.input
+
+        async def drive() -> None:
+            try:
+                await run_turn(self._instance, given, control)
+            except LogError as error:  # the turn could not be ended on disk: whoever waits for it is told
+                _log.error("session %s: %s", self._ledger.handle.id, error.message)
+                self._trouble = error
+            except Exception as error:  # noqa: BLE001 - a bug at a turn's end: told likewise, and other sessions go on
+                _log.exception("session %s: the end of turn %s failed", self._ledger.handle.id, self.running)
+                self._trouble = InvariantError(f"A bug in refold kept the turn from ending: {error!r}")
+            finally:
+                self.running = self.input = None
+                self.run_next()
+                self.tell()
+
+        self._spawn(drive)
+
+    def run_next(self) -> None:
+        """Start the turn of the oldest input that waits, if there is one and nothing runs. Left-over steering is a prompt."""
+        if self.running is not None or self.closing or self._trouble is not None:
+            return
+        queued = waiting(self._ledger, ("prompt", "steer"))
+        if queued:
+            self.take()
+            self.run(queued[0])
+
+    async def wait(self, turn: int) -> Event:
+        """Wait for the durable end of a turn and give its event. Raises TurnMismatchError for a turn that never was, and
+        the error that kept its end from becoming durable."""
+        while True:
+            event = self._ledger.turn_end(turn)
+            if event is not None and turn != self.running:
+                if event.seq > self._ledger.handle.durable:
+                    await self._ledger.flush()
+                return event
+            if turn != self.running:
+                raise self._trouble or TurnMismatchError(f"this session has no turn {turn}", turn=turn)
+            await self._changed.wait()
+
+    async def wait_input(self, given: InputId) -> Event:
+        """Wait for the end of the turn that an input starts. Raises InputUnknownError."""
+        while True:
+            turn = self._ledger.turn_of_input(given)
+            waits = any(one.input == given for one in self._ledger.folds.pending)
+            if turn is not None and not (waits and self._ledger.turn_end(turn)):  # else a crash cut that turn before it joined
+                return await self.wait(turn)
+            if not waits:
+                raise InputUnknownError(f"input {given} started no turn in this session", input=given)
+            await self._changed.wait()
+
+    async def interrupt(self, turn: int, cause: AbortCause) -> TurnEndReason | None:
+        """Stop a turn and give how it ended, once that is durable; None on a session in which no turn ever ran.
+
+        Idempotent. Raises TurnMismatchError for a turn that never was.
+        """
+        if turn == self.running:
+            self._control.interrupt(cause)
+        elif self._ledger.turn_end(turn) is None:
+            if self.running is None and self._ledger.folds.work.last_turn == 0:
+                return None
+            raise TurnMismatchError(f"this session has no turn {turn}", turn=turn)
+        event = await self.wait(turn)
+        return event.data.reason if isinstance(event.data, TurnEnd) else None
+
+    async def finish(self, cause: AbortCause, *, step_seconds: float = 0) -> None:
+        """Bring a running turn to its end: after its current step if that takes at most `step_seconds`, else at once.
+        Nothing that is queued runs any more."""
+        self.closing = True
+        if self.running is not None:
+            self._control.finish_step(cause)
+            with anyio.move_on_after(step_seconds):
+                await self._idle()
+        if self.running is not None:
+            self._control.interrupt(cause)
+        await self._idle()
+
+    async def _idle(self) -> None:
+        while self.running is not None:
+            await self._changed.wait()
