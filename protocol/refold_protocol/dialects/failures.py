@@ -43,7 +43,12 @@ _OVERFLOW_PROSE: Final = re.compile(
     re.IGNORECASE,
 )
 
+_ACCOUNT_WORDS: Final = ("billing_", "insufficient_", "quota_")
+"""Beginnings of words that speak of an account, not of a request."""
+
 _HINTS: Final[dict[str, str]] = {
+    "provider.rejected": "check the model's name, and what the configuration sets for it",
+    "provider.filtered": "rephrase the prompt, or use another model",
     "provider.auth": "check the key and what it may do",
     "provider.contextOverflow": "compact the session or choose a model with a larger window",
     "provider.rateLimited": "wait before the next try",
@@ -119,7 +124,7 @@ def kind_of_status(status: int) -> str:
 def failure_error(
     failure: Failure, *, status: int | None = None, retry_after_ms: int | None = None, request_id: str | None = None
 ) -> ProviderError:
-    """Make the error of a failure: one short sentence with the provider's words and a hint where there is one."""
+    """Make the error of a failure: one short sentence with the provider's words and a hint."""
     kind = kind_of(failure, status)
     marks = [str(status)] if status is not None and status >= 400 else []
     marks += [word for word in failure.words if not word.isdigit()][:2]
@@ -128,8 +133,9 @@ def failure_error(
         sentence += f": {short(failure.message, MESSAGE_CHARACTERS)}"
     if failure.prompt_tokens is not None and failure.window_tokens is not None:
         sentence += f" ({failure.prompt_tokens:,} tokens asked, the window holds {failure.window_tokens:,})"
-    if (hint := _HINTS.get(kind)) is not None:
-        sentence = f"{sentence.rstrip('.')}; {hint}"
+    account = any(word.startswith(_ACCOUNT_WORDS) for word in failure.words)
+    hint = "check the plan and the balance of the account" if account else _HINTS[kind]
+    sentence = f"{sentence.rstrip('.')}; {hint}"
     reported = status if status is not None and status >= 400 else failure.status
     return ProviderError(kind, sentence, status=reported, retry_after_ms=retry_after_ms, request_id=request_id)
 

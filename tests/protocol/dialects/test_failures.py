@@ -80,6 +80,25 @@ def test_a_full_window_is_told_with_both_numbers() -> None:
     assert "20,010 tokens asked, the window holds 8,192" in error.message
 
 
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("model_not_found", "check the model's name, and what the configuration sets for it"),
+        ("insufficient_quota", "check the plan and the balance of the account"),
+        ("billing_not_active", "check the plan and the balance of the account"),
+        ("invalid_api_key", "check the key and what it may do"),
+        ("rate_limit_exceeded", "wait before the next try"),
+        ("server_error", "try again later"),
+        ("context_length_exceeded", "compact the session or choose a model with a larger window"),
+        ("content_filter", "rephrase the prompt, or use another model"),
+        ("timeout", "try again, or raise the time limits"),
+        ("never seen before", "try again later"),
+    ],
+)
+def test_every_error_ends_with_a_hint(word: str, hint: str) -> None:
+    assert error_of({"message": "It failed.", "code": word}).message.endswith(f": It failed; {hint}")
+
+
 @pytest.mark.parametrize("payload", [None, {}, [], "", "  ", 5, {"error": None}, {"choices": []}])
 def test_what_tells_of_no_error_is_none(payload: object) -> None:
     assert read_failure(payload) is None
