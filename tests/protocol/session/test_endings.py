@@ -37,7 +37,9 @@ def test_each_kind_of_end_survives_a_round_trip(kind: str) -> None:
 
 
 def test_a_loop_never_writes_the_ends_that_only_a_resumer_knows_of() -> None:
-    assert {kind for kind, row in TURN_ENDS.items() if "loop" not in row.written_by} == {"interrupted", "forked"}
+    by_closers = {kind for kind, row in TURN_ENDS.items() if row.written_by == ("closer",)}
+    assert by_closers == {"interrupted", "forked"}
+    assert {kind for kind, row in TURN_ENDS.items() if row.written_by == ("loop",)} == set(TURN_ENDS) - by_closers
 
 
 def test_a_turn_ends_in_seven_ways_and_one_of_the_step_limit() -> None:
