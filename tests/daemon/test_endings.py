@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from refold_client import Client
+from refold_protocol.errors import SessionNotFoundError
 from tests.support.chat_stream import call, calls, chunk, reply, text
 from tests.support.daemons import SERVE, Place, endless_search, gone, new_session, text_so_far, tool_process, types, until
 from tests.support.fake_provider import FakeProvider, Gate, answer
@@ -77,7 +78,7 @@ async def test_d01a_a_last_step_that_is_finished_completes_its_turn(place: Place
             await leave(client)
             gate.open()
             assert await gone(client) == 1
-        with pytest.raises(Exception, match="there is no session"):
+        with pytest.raises(SessionNotFoundError):
             await place.recorded(other)
     assert await reason(place, session) == {"kind": "completed"}
 

@@ -66,10 +66,11 @@ class Place:
         path.write_text("".join(json.dumps(reply) + "\n" for reply in replies))
         self.configure(f'{more}\n[models."rehearsal/workspace"]\nextra = {{ script = {json.dumps(str(path))} }}\n')
 
-    def provider(self, base_url: str, more: str = "") -> None:
-        """Have every session ask the provider at that address; `more` is put behind the model's name."""
-        table = f'[providers.fake]\ndialect = "chat-completions"\nbase_url = "{base_url}"\n'
-        self.configure(f'model = "fake/small"\n{more}\n{table}')
+    def provider(self, base_url: str, more: str = "", *, name: str = "fake") -> None:
+        """Have every session ask the provider at that address for its model `small`; `more` stands between the model's name
+        and the provider's table."""
+        table = f'[providers.{name}]\ndialect = "chat-completions"\nbase_url = "{base_url}"\n'
+        self.configure(f'model = "{name}/small"\n{more}\n{table}')
 
     @asynccontextmanager
     async def daemon(self, command: Sequence[str] = SERVE, **options: Any) -> AsyncGenerator[Client]:
@@ -79,14 +80,18 @@ class Place:
             async with spawn(command, env=self.daemon_env, stderr=errors, options=given) as client:
                 yield client
 
-    async def recorded(self, session: str) -> list[Json]:
-        """Give the events that are on disk now."""
+    async def lines(self, session: str) -> list[bytes]:
+        """Give the exact lines of the events that are on disk now. Raises SessionNotFoundError."""
         store = await open_store(self.store, new_uuid=uuid7, clock=epoch_ms, client="test", create=False)
         try:
             handle = await store.open(SessionId(session), "read")
-            return [json.loads(line) for line in handle.lines(0)] if handle.tail >= 0 else []
+            return handle.lines(0)
         finally:
             await store.close()
+
+    async def recorded(self, session: str) -> list[Json]:
+        """Give the events that are on disk now. Raises SessionNotFoundError."""
+        return [json.loads(line) for line in await self.lines(session)]
 
     def refold(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run another command on the same store and configuration."""
