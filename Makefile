@@ -16,12 +16,12 @@ help: ## Print this list
 demo: .venv/.runtime ## Run a whole session on this repository, offline, and prove each of its requests
 	$(BIN)/refold demo
 
-test: .venv/.dev ## Run all tests (ARGS="-k name" for some)
-	$(BIN)/python -m pytest $(ARGS)
+test: .venv/.dev ## Run all tests (ARGS="-k name" for some, COVERAGE=1 to note the branches they take)
+	$(if $(COVERAGE),$(BIN)/coverage erase)
+	$(BIN)/python $(if $(COVERAGE),-m coverage run) -m pytest $(ARGS)
 
-coverage: .venv/.dev ## Run all tests and report which branches they took
-	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(ARGS)
+coverage: COVERAGE := 1
+coverage: test ## Run all tests and report which branches they took
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 

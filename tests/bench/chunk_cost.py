@@ -62,7 +62,7 @@ class BytesProvider(ScriptedProvider):
 async def whole_way(reads: list[bytes], folder: str, *, follow: bool) -> tuple[float, int]:
     """CPU seconds of one turn, and the number of notifications."""
     store = await open_store(folder, new_uuid=uuid7, clock=epoch_ms)
-    frames = 0
+    frames, spent = 0, 0.0
     async with anyio.create_task_group() as tasks:
 
         def spawn(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
