@@ -8,9 +8,9 @@ the loop decides that, because each attempt is recorded first.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, closing, suppress
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import urlsplit
 
 import anyio
@@ -30,6 +30,7 @@ from refold_server.providers.http_failures import (
     request_id,
     status_error,
 )
+from refold_server.providers.patience import Patience
 
 if TYPE_CHECKING:
     import httpx
@@ -72,16 +73,16 @@ class HttpProvider:
         name: str | None = None
         try:
             client, headers = await self._client.get(), await self._headers()
-            patience = _Patience(self._timeouts)
-            response = await self._send(client, headers, body, patience)
-            name = request_id(response.headers)
-            try:
-                await self._check(response, patience)
-                async with aclosing(self._chunks(response, patience)) as chunks:
-                    async for chunk in chunks:
-                        yield chunk
-            finally:
-                await response.aclose()
+            with closing(Patience(self._timeouts)) as patience:
+                response = await self._send(client, headers, body, patience)
+                name = request_id(response.headers)
+                try:
+                    await self._check(response, patience)
+                    async with aclosing(self._chunks(response, patience)) as chunks:
+                        async for chunk in chunks:
+                            yield chunk
+                finally:
+                    await response.aclose()
         except ProviderError as error:  # made fit to be shown: hints that only this provider knows, no secrets
             raise self._told(error, name) from None
 
@@ -94,7 +95,7 @@ class HttpProvider:
         return headers
 
     async def _send(
-        self, client: httpx.AsyncClient, headers: dict[str, str], body: bytes, patience: _Patience
+        self, client: httpx.AsyncClient, headers: dict[str, str], body: bytes, patience: Patience
     ) -> httpx.Response:
         import httpx  # loaded when the client was made
 
@@ -105,7 +106,7 @@ class HttpProvider:
         except httpx.HTTPError as error:  # nothing of an answer has come
             raise connection_error(error, self._host, answered=False) from None
 
-    async def _check(self, response: httpx.Response, patience: _Patience) -> None:
+    async def _check(self, response: httpx.Response, patience: Patience) -> None:
         """Raise ProviderError unless the answer may be an event stream."""
         if response.status_code != 200:
             raise status_error(response.status_code, response.headers, await _beginning(response, patience), self._now())
@@ -115,13 +116,13 @@ class HttpProvider:
         if media_type(response.headers) in _PAGES:
             raise not_a_stream(response.headers, await _beginning(response, patience))
 
-    async def _chunks(self, response: httpx.Response, patience: _Patience) -> AsyncGenerator[Chunk, None]:
+    async def _chunks(self, response: httpx.Response, patience: Patience) -> AsyncGenerator[Chunk, None]:
         import httpx
 
         decoder = self._dialect.make_decoder()
         async with _reads(response) as reads:
             try:
-                while not decoder.done and (data := await patience.wait(_next(reads))) is not None:
+                while not decoder.done and (data := await patience.wait(anext(reads, None))) is not None:
                     chunks = decoder.feed(data)
                     if chunks:
                         patience.rewarded()
@@ -154,52 +155,19 @@ class HttpProvider:
         )
 
 
-T = TypeVar("T")
-
-
-class _Patience:
-    """The time limits of one call. Chunks are what counts as output: comments that keep a connection alive do not."""
-
-    def __init__(self, timeouts: TimeoutsConfig) -> None:
-        self._timeouts = timeouts
-        start = anyio.current_time()
-        self._end = start + timeouts.total_s
-        self._limit = start + timeouts.first_output_s
-        self._why = f"no output within {timeouts.first_output_s:g} s of the request (timeouts.first_output_s)"
-
-    def rewarded(self) -> None:
-        """Note that output came."""
-        self._limit = anyio.current_time() + self._timeouts.progress_s
-        self._why = f"no further output within {self._timeouts.progress_s:g} s (timeouts.progress_s)"
-
-    async def wait(self, awaitable: Awaitable[T]) -> T:
-        """Await something for as long as is left. Raises ProviderError `provider.timeout`, which names the limit."""
-        deadline = min(self._limit, self._end)
-        with anyio.CancelScope(deadline=deadline) as scope:
-            return await awaitable
-        assert scope.cancelled_caught
-        total = f"no complete answer within {self._timeouts.total_s:g} s (timeouts.total_s)"
-        why = self._why if self._limit <= self._end else total
-        raise ProviderError("provider.timeout", f"the provider gave {why}; try again, or raise the limit")
-
-
 def _reads(response: httpx.Response) -> aclosing[AsyncGenerator[bytes, None]]:
     """Give the body's pieces, decompressed, as they arrive."""
     return aclosing(cast("AsyncGenerator[bytes, None]", response.aiter_bytes()))
 
 
-async def _next(reads: AsyncGenerator[bytes, None]) -> bytes | None:
-    return await anext(reads, None)
-
-
-async def _beginning(response: httpx.Response, patience: _Patience) -> bytes:
+async def _beginning(response: httpx.Response, patience: Patience) -> bytes:
     """Read the beginning of a body that is no stream; what cannot be read is left out: the status says enough."""
     import httpx
 
     body = b""
     async with _reads(response) as reads:
         with suppress(httpx.HTTPError, ProviderError):
-            while len(body) < MAX_ERROR_BYTES and (data := await patience.wait(_next(reads))) is not None:
+            while len(body) < MAX_ERROR_BYTES and (data := await patience.wait(anext(reads, None))) is not None:
                 body += data
     return body[:MAX_ERROR_BYTES]
 
@@ -208,5 +176,5 @@ async def _drain(reads: AsyncGenerator[bytes, None]) -> None:
     import httpx
 
     with anyio.move_on_after(DRAIN_SECONDS), suppress(httpx.HTTPError):  # the reply is whole: nothing can be lost
-        while await _next(reads) is not None:
+        while await anext(reads, None) is not None:
             pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import socket
 import zlib
@@ -86,6 +87,14 @@ async def test_closing_the_generator_closes_the_connection() -> None:
             await anext(stream)
             await stream.aclose()
             assert server.requests[0].left.wait(10)
+
+
+async def test_a_call_leaves_no_timer_behind() -> None:
+    with FakeProvider(answer(reply("ok"))) as server:
+        async with http_provider(server.base_url) as provider:
+            assert (await ask(provider)).error is None
+    scheduled: list[asyncio.TimerHandle] = getattr(asyncio.get_running_loop(), "_scheduled")  # noqa: B009 - it has no other name
+    assert [timer for timer in scheduled if not timer.cancelled() and "Patience" in repr(timer)] == []
 
 
 @pytest.mark.parametrize("writes", [(), (text("a"),)], ids=["before any output", "in the stream"])
@@ -212,7 +221,7 @@ async def test_a_name_that_does_not_resolve_is_said_to() -> None:
     async with http_provider("http://no-such-host.invalid/v1") as provider:
         error = await error_of(provider)
     assert error.error_kind == "provider.unreachable"
-    assert "no-such-host.invalid" in error.message
+    assert "no-such-host.invalid could not be reached: the name cannot be resolved" in error.message
 
 
 async def test_a_server_that_closes_without_an_answer_is_unreachable() -> None:

@@ -150,3 +150,10 @@ async def test_over_the_wire_the_same_errors_come() -> None:
     assert "expected an event stream" in found[1].message
     assert (found[2].retry_after_ms, found[2].request_id, found[2].status) == (2000, "r", 429)
     assert len(server.requests) == len(answers)
+
+
+@pytest.mark.anyio
+async def test_of_an_endless_answer_only_the_beginning_is_read() -> None:
+    with FakeProvider(Answer((b"x" * 70_000,), status=500, end="hang")) as server:
+        async with http_provider(server.base_url) as provider:
+            assert (await error_of(provider)).status == 500
