@@ -64,13 +64,29 @@ async def test_an_opener_outlasts_one_who_only_asks(leases: Leases) -> None:
     timer.join()
 
 
-async def test_a_lease_on_a_file_that_was_swept_away_is_not_taken(leases: Leases) -> None:
+async def test_a_file_that_is_swept_away_before_it_is_locked_gives_no_lease(
+    leases: Leases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweeps = [leases.path(SESSION)]
+    lock = fcntl.flock
+
+    def swept(file: int, operation: int) -> None:
+        while sweeps:
+            sweeps.pop().unlink()
+        lock(file, operation)
+
+    monkeypatch.setattr("refold_storage.lease.fcntl.flock", swept)
     lease = await leases.take(SESSION)
-    leases.path(SESSION).unlink()
-    again = await leases.take(SESSION)
     assert leases.is_held(SESSION)
-    again.release()
     lease.release()
+
+
+async def test_two_who_only_ask_do_not_take_each_other_for_an_owner(leases: Leases) -> None:
+    (await leases.take(SESSION)).release()
+    file = os.open(leases.path(SESSION), os.O_RDONLY)
+    fcntl.flock(file, fcntl.LOCK_SH)
+    assert not leases.is_held(SESSION)
+    os.close(file)
 
 
 async def test_a_lease_whose_file_says_nonsense_is_refused_without_a_name(leases: Leases) -> None:

@@ -71,6 +71,22 @@ async def test_a_session_that_vanishes_before_its_lease_is_taken_is_unknown(
     assert not store.is_owned(SESSION)
 
 
+async def test_a_refresh_reads_nothing_when_nobody_committed_anything(
+    store: LmdbStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = await filled(store, chunks(2))
+    reader = await store.open(SESSION, "read")
+    looked: list[str] = []
+    monkeypatch.setattr(store.environment, "reading", lambda: looked.append("looked") or reading())
+    reading = type(store.environment).reading.__get__(store.environment)
+    assert reader.refresh() == 1
+    assert looked == []
+    handle.append(chunks(1))
+    await handle.flush()
+    assert reader.refresh() == 2
+    assert looked == ["looked"]
+
+
 async def test_a_closed_store_says_so(store: LmdbStore) -> None:
     await store.close()
     with pytest.raises(LogUnwritableError, match="closed"):
