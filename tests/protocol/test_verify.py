@@ -46,6 +46,7 @@ def _recorded() -> Log:
     log.close()
     log.instance("resume")
     nodes = log.surface.nodes
+    log.add(RequestSent("summary", 1, DIALECT.encoder, 0, "", ""))  # no request of a step; its check comes with compaction
     log.replace(UserMessage(text_content("A summary."), LOOP), nodes[0].seq, nodes[-1].seq)
     log.whole_turn("So?", "So.")
     log.turn("Then?")
@@ -70,7 +71,7 @@ def _found(lines: list[bytes], of: list[bytes]) -> list[tuple[int, str]]:
 
 
 def _sent(log: Log) -> list[Event]:
-    return [event for event in log.events if isinstance(event.data, RequestSent)]
+    return [event for event in log.events if isinstance(event.data, RequestSent) and event.data.purpose == "step"]
 
 
 def _first(log: Log, kind: type) -> Event:
