@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,7 @@ class Peer:
 
 
 @contextmanager
-def peers(folder: str, provider: Provider) -> Iterator[dict[str, Peer]]:
+def peers(folder: str, provider: Provider) -> Generator[dict[str, Peer]]:
     config = Path(folder, "config.toml")
     config.write_text(CONFIG.format(port=provider.port))
     env = {**os.environ, "REFOLD_CONFIG": str(config), "REFOLD_STORE": str(Path(folder, "store"))}
