@@ -85,8 +85,9 @@ class Here:
 
 
 def places(place: Place) -> dict[str, str]:
-    """Give the environment variables that say where a place keeps what."""
+    """Give the environment variables that say where a place keeps what. Output is buffered, as it is for most people."""
     return {
+        "PYTHONUNBUFFERED": "",
         "REFOLD_STORE": str(place.store),
         "REFOLD_CONFIG": str(place.config),
         "XDG_CONFIG_HOME": str(place.root),

@@ -14,10 +14,14 @@ WIDTH: Final = 78
 SUMMARIES: Final[dict[str, str]] = {
     "serve": "serve one editor or program over standard input and output (JSON-RPC, LSP framing)",
     "run": "run one turn and print the reply",
+    "sessions": "list sessions, the latest active first",
     "log": "show a session's log",
     "rebuild": "print the exact body of a request, rebuilt from the log",
     "verify": "prove that logs are whole and that each request follows from them",
+    "doctor": "look for what is wrong with store, configuration and providers",
     "demo": "run a turn with tools on the current folder, offline, and prove it",
+    "schema": "print the protocol's methods and types, for programs in other languages",
+    "completion": "print a script that completes refold's commands in a shell",
 }
 """Every command with what it does, in one line."""
 
@@ -39,6 +43,10 @@ DESCRIPTIONS: Final[dict[str, str]] = {
         """The first SIGINT (Ctrl-C), SIGTERM or SIGHUP interrupts the turn and waits until its end is in the log; a second one
         leaves at once, which costs nothing that was recorded. A reader of the output that leaves interrupts the turn too.""",
     ),
+    "sessions": _filled(
+        """List the sessions that began in the current folder, the latest active first: title, last activity, turns, model,
+        status and id. A narrow terminal shows fewer columns. A session that another process has open shows as running."""
+    ),
     "log": _filled(
         """Show a session's log, also while another process writes it. Where a turn was cut off by a crash, transcript and
         surface show it as the next turn will find it; the events view shows what is recorded. Writes nothing.""",
@@ -52,14 +60,28 @@ DESCRIPTIONS: Final[dict[str, str]] = {
         order, and that each request which it says was sent follows from the events before it, byte for byte. Logs that
         other processes write are checked as far as they are recorded. On a terminal, long logs show how far the check is."""
     ),
+    "doctor": _filled(
+        """Look at the store (format, sizes, who writes, who reads), the configuration in force, the providers, the disk and
+        the versions, and say what is wrong and what to do about it. Keys are looked for and never shown. Changes nothing."""
+    ),
     "demo": _filled(
         """Run a turn with tools on the current folder with the embedded provider, which needs no network and no key; then
         rebuild and compare each of its requests in another process, and say where the log is."""
+    ),
+    "schema": _filled(
+        """Print the methods of the native protocol with the types of their params and results: as one JSON object of `methods`
+        and `types` in JSON Schema, or as TypeScript declarations, which have the types of events as well."""
+    ),
+    "completion": _filled(
+        """Print a script for a shell that completes refold's commands, options and session ids. For bash:
+        eval "$(refold completion bash)" in ~/.bashrc; for zsh the same in ~/.zshrc, behind compinit; for fish:
+        refold completion fish > ~/.config/fish/completions/refold.fish"""
     ),
 }
 """What each command does, in full."""
 
 _READING: Final = {code: MEANINGS[code] for code in (COMPLETED, INTERNAL, USAGE, INTERRUPTED, UNWRITABLE)}
+_PRINTING: Final = {code: MEANINGS[code] for code in (COMPLETED, INTERNAL, USAGE, INTERRUPTED)}
 
 EXITS: Final[dict[str, dict[int, str]]] = {
     "serve": {
@@ -69,11 +91,15 @@ EXITS: Final[dict[str, dict[int, str]]] = {
         UNWRITABLE: MEANINGS[UNWRITABLE],
     },
     "run": MEANINGS,
+    "sessions": _READING,
     "log": _READING,
     "rebuild": _READING | {INTERNAL: "the body differs from what was sent; or internal error, output that cannot be written"},
     "verify": _READING
     | {COMPLETED: "nothing differs", INTERNAL: "something differs, or a log cannot be read; or an internal error"},
+    "doctor": _READING | {COMPLETED: "nothing is wrong", INTERNAL: "something is wrong; or an internal error"},
     "demo": MEANINGS,
+    "schema": _PRINTING,
+    "completion": _PRINTING,
 }
 """The exit codes of each command."""
 

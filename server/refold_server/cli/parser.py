@@ -15,6 +15,9 @@ from refold_server.cli.screen import Screen
 VIEWS: Final = ("transcript", "surface", "events", "header")
 """Views that `refold log` shows."""
 
+SHELLS: Final = ("bash", "zsh", "fish")
+"""Shells that `refold completion` writes for."""
+
 
 class Parser(argparse.ArgumentParser):
     """A parser whose complaints cannot steer a terminal, and whose help names the defaults and exit codes of a command.
@@ -34,8 +37,12 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """Give the help."""
-        defaults = f"\n{defaults_text()}" if self._command else ""
+        defaults = f"\n{defaults_text()}" if "--store" in self._option_string_actions else ""
         return f"{super().format_help()}{defaults}\n{exits_text(self._command)}"
+
+    def arguments(self) -> tuple[argparse.Action, ...]:
+        """Give the options and arguments, in the order of the help."""
+        return tuple(self._actions)
 
     def error(self, message: str) -> NoReturn:
         """End with usage and a complaint."""
@@ -56,8 +63,10 @@ def build_parser() -> Parser:
     parser = Parser()
     parser.add_argument("--version", action="version", version=f"refold {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
-    for add in (_add_serve, _add_run, _add_log, _add_rebuild, _add_verify, _add_demo):
+    for add in (_add_serve, _add_run, _add_sessions, _add_log, _add_rebuild, _add_verify, _add_doctor, _add_demo):
         add(commands)
+    _add_schema(commands)
+    _add_completion(commands)
     return parser
 
 
@@ -74,6 +83,13 @@ def unicode_text(text: str) -> str:
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise argparse.ArgumentTypeError(f"{text!r} is not UTF-8")
     return text
+
+
+def count(text: str) -> int:
+    """Read a number that is at least 1. Raises ArgumentTypeError."""
+    if re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
 
 
 def _add(commands: Commands, command: str) -> Parser:
@@ -107,6 +123,33 @@ def _add_run(commands: Commands) -> None:
         help='print {"session": ID} first, then each event of the turn as it is stored, one a line',
     )
     _add_places(one)
+
+
+def _add_sessions(commands: Commands) -> None:
+    sessions = _add(commands, "sessions")
+    which = sessions.add_mutually_exclusive_group()
+    which.add_argument("--cwd", metavar="FOLDER", type=unicode_text, help="sessions of this folder (default: the current one)")
+    which.add_argument("--all", action="store_true", help="sessions of every folder")
+    sessions.add_argument("--text", metavar="TEXT", type=unicode_text, help="only those with this in their title, in any case")
+    sessions.add_argument("--limit", metavar="NUMBER", type=count, default=20, help="how many at most (default: 20)")
+    sessions.add_argument("--json", action="store_true", help="one JSON object a session, one a line")
+    _add_places(sessions)
+
+
+def _add_doctor(commands: Commands) -> None:
+    doctor = _add(commands, "doctor")
+    doctor.add_argument("--json", action="store_true", help="print everything as one JSON object")
+    _add_places(doctor)
+
+
+def _add_schema(commands: Commands) -> None:
+    schema = _add(commands, "schema")
+    schema.add_argument("--typescript", action="store_true", help="as TypeScript declarations (default: JSON Schema)")
+
+
+def _add_completion(commands: Commands) -> None:
+    completion = _add(commands, "completion")
+    completion.add_argument("shell", metavar="SHELL", choices=SHELLS, help=f"which one: {', '.join(SHELLS)}")
 
 
 def _add_log(commands: Commands) -> None:

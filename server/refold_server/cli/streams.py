@@ -29,14 +29,13 @@ class OutputLostError(Exception):
 
 
 def prepare_streams() -> None:
-    """Open closed standard streams on /dev/null, lest a database gets their descriptor; show what an encoding lacks as
-    `\\uXXXX` instead of failing; take streams that another program left non-blocking back to blocking."""
+    """Open closed standard streams on /dev/null, lest a database gets their descriptor; take streams that another program
+    left non-blocking back to blocking."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - takes the lowest free descriptor; stays open
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
             os.set_blocking(stream.fileno(), True)
 
 

@@ -10,13 +10,21 @@ import signal
 import subprocess
 from collections.abc import Iterator
 
+import anyio
 import pytest
 
+from refold_protocol.session.endings import aborted
+from refold_protocol.session.events import AbortCause, TurnEnd
 from refold_server.cli.interrupts import Interrupts
+from refold_server.cli.printer import Printer
+from refold_server.cli.run import run_prompt
+from refold_server.cli.streams import Outlet
 from tests.support.chat_stream import chunk, text
 from tests.support.commands import Done, finish, is_full, shell, start, there
 from tests.support.daemons import Json, Place
 from tests.support.fake_provider import FakeProvider, Gate, answer
+from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, says
+from tests.support.loops import scripted_session
 
 MUCH = b"".join(text("word " * 200) for _ in range(400))
 """More than any pipe holds."""
@@ -193,3 +201,51 @@ def test_handlers_are_given_back_when_no_signal_came() -> None:
     with Interrupts().installed():
         assert signal.getsignal(signal.SIGTERM) not in before
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
+
+
+def test_a_signal_behind_the_outcome_changes_nothing() -> None:
+    async def work() -> int:
+        return 5
+
+    before = signal.getsignal(signal.SIGTERM)
+    interrupts = Interrupts()
+    try:
+        with interrupts.installed():
+            assert interrupts.run(work) == 5
+            signal.raise_signal(signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN  # the process is about to end anyway
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, before if number != signal.SIGINT else signal.default_int_handler)
+
+
+class Told(Interrupts):
+    """Interrupts that a test brings about without a signal."""
+
+    def tell(self, number: signal.Signals) -> None:
+        assert self._handle is not None
+        self._handle(number)
+
+
+@pytest.mark.anyio
+async def test_a_process_that_is_told_to_end_does_not_wait_for_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("refold_server.cli.run.LAST_SECONDS", 0.05)
+    reading, writing = os.pipe()
+    provider = ScriptedProvider([*says("word " * 40_000)[:-1], Pause()])
+    interrupts = Told()
+    codes: list[int] = []
+    with os.fdopen(reading) as unread, os.fdopen(writing, "w") as out:
+        outlet = Outlet(out, vital=True)
+        async with scripted_session(ScriptedHost(provider)) as session:
+
+            async def run() -> None:
+                codes.append(await run_prompt(session, "go", Printer(outlet, outlet), interrupts))
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run)
+                while not is_full(unread):
+                    await anyio.lowlevel.checkpoint()
+                interrupts.tell(signal.SIGTERM)
+            last = list(session.ledger.handle.read())[-1]
+    assert codes == [6]
+    assert last.data == TurnEnd(1, aborted(AbortCause("disposed", "SIGTERM")))

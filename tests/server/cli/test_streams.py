@@ -15,7 +15,7 @@ import pytest
 
 from refold_server.cli.screen import Look, Screen, look_of
 from refold_server.cli.streams import Outlet, OutputLostError, forsake
-from tests.support.commands import is_full, shell, there
+from tests.support.commands import finish, is_full, shell, start, there
 from tests.support.daemons import Place
 
 MUCH = b"x" * 1_000_000
@@ -117,6 +117,20 @@ async def test_a_stream_that_somebody_left_non_blocking_loses_nothing(pipe: Pipe
     assert read == MUCH
 
 
+@pytest.mark.anyio
+async def test_a_writer_that_was_forestalled_writes_later(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, refusals = os.write, [BlockingIOError(), BlockingIOError()]
+
+    def forestalled(file: int, data: memoryview) -> int:
+        if refusals and file == pipe.stream.fileno():
+            raise refusals.pop()
+        return write(file, data)
+
+    monkeypatch.setattr(os, "write", forestalled)
+    await Outlet(pipe.stream, vital=True).write(b"late")
+    assert os.read(pipe.reading, 100) == b"late"
+
+
 def test_a_screen_tells_the_loss_of_a_vital_stream(full: TextIO) -> None:
     screen, aside = Screen(full), Screen(full, vital=False)
     aside.put("aside", now=True)
@@ -183,6 +197,21 @@ def test_a_reader_that_leaves_in_the_middle_of_a_write_is_noticed(place: Place, 
             assert process.poll() is None
         process.stdout.close()
         assert b"OutputLostError" in process.stderr.read()
+
+
+def test_an_output_that_another_program_left_non_blocking_loses_nothing(place: Place) -> None:
+    place.script({"text": "word " * 40_000, "chunk": 100})
+    session = there(place, "run", "go").session
+    whole = there(place, "log", session, "--view", "events", "--json").out
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    process = start(place, "log", session, "--view", "events", "--json", stdout=writing)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        while not is_full(pipe):
+            assert process.poll() is None
+        assert pipe.read() == whole
+    assert finish(process).code == 0
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
