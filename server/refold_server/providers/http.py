@@ -35,6 +35,9 @@ from refold_server.providers.patience import Patience
 if TYPE_CHECKING:
     import httpx
 
+TAIL_SECONDS: Final = 5.0
+"""How long what may follow a finish reason (the usage, the end marker) is waited for."""
+
 DRAIN_SECONDS: Final = 0.1
 """How long the end of a body is waited for when the reply is complete, so that the connection can be used again."""
 
@@ -123,23 +126,29 @@ class HttpProvider:
         async with _reads(response) as reads:
             try:
                 while not decoder.done and (data := await patience.wait(anext(reads, None))) is not None:
+                    was_complete = decoder.complete
                     chunks = decoder.feed(data)
                     if chunks:
                         patience.rewarded()
+                    if decoder.complete and not was_complete:
+                        patience.end_within(TAIL_SECONDS)
                     for chunk in chunks:
                         yield chunk
                     if decoder.failure is not None:
                         raise decoder.failure
                 last = decoder.close()
-            except httpx.HTTPError as error:
-                if not decoder.complete:
-                    raise connection_error(error, self._host, answered=True) from None
+            except (httpx.HTTPError, ProviderError) as error:
+                if not decoder.complete or decoder.failure is not None:
+                    raise self._broken(error) from None
                 last = decoder.close(cut=True)  # the reply had its end: nothing was lost
             for chunk in last:
                 yield chunk
             if decoder.failure is not None:
                 raise decoder.failure
             await _drain(reads)
+
+    def _broken(self, error: httpx.HTTPError | ProviderError) -> ProviderError:
+        return error if isinstance(error, ProviderError) else connection_error(error, self._host, answered=True)
 
     def _told(self, error: ProviderError, name: str | None) -> ProviderError:
         message = error.message

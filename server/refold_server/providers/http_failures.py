@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import socket
-import ssl
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, cast
@@ -70,6 +69,8 @@ def not_a_stream(headers: Mapping[str, str], body: bytes) -> ProviderError:
 
 def connection_error(error: httpx.HTTPError, host: str, *, answered: bool) -> ProviderError:
     """Give the error of a connection that failed; `answered` tells that headers of an answer had come."""
+    import ssl
+
     import httpx
 
     root = _root(error)

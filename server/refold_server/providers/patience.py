@@ -36,10 +36,14 @@ class Patience:
     def rewarded(self) -> None:
         """Note that output came: the limit between two outputs begins anew."""
         self._limit = self._loop.time() + self._timeouts.progress_s
-        if not self._rewarded:  # the only time at which a limit may come closer
+        if not self._rewarded:  # the first time, the limit may come closer
             self._rewarded = True
-            self._timer.cancel()
-            self._timer = self._loop.call_at(min(self._limit, self._end), self._look)
+            self._reset()
+
+    def end_within(self, seconds: float) -> None:
+        """Lower what is left of the call: all that matters has come."""
+        self._end = min(self._end, self._loop.time() + seconds)
+        self._reset()
 
     async def wait(self, awaitable: Awaitable[T]) -> T:
         """Await something for as long as is left. Raises ProviderError `provider.timeout`, which names the limit."""
@@ -59,6 +63,10 @@ class Patience:
     def close(self) -> None:
         """Stop the timer."""
         self._timer.cancel()
+
+    def _reset(self) -> None:
+        self._timer.cancel()
+        self._timer = self._loop.call_at(min(self._limit, self._end), self._look)
 
     def _look(self) -> None:
         deadline = min(self._limit, self._end)

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from refold_protocol.errors import ProviderError
-from refold_protocol.session.messages import FinishChunk
+from refold_protocol.session.messages import FinishChunk, Usage, UsageChunk
 from refold_server.config_types import TimeoutsConfig
 from tests.support.asking import ask, error_of, http_provider
 from tests.support.chat_stream import DONE, call, calls, chunk, event, reply, text, text_in
@@ -69,6 +69,17 @@ async def test_a_server_that_goes_on_after_the_marker_is_not_waited_for() -> Non
         async with http_provider(server.base_url) as provider:
             assert (await ask(provider)).chunks[-1] == FinishChunk("stop")
             assert server.requests[0].left.wait(10)
+
+
+async def test_a_server_that_goes_on_after_the_finish_reason_is_waited_for_a_little_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("refold_server.providers.http.TAIL_SECONDS", 0.1)
+    usage = event({"choices": [], "usage": {"prompt_tokens": 4, "completion_tokens": 1}})
+    with FakeProvider(answer(text("ok") + chunk({}, "stop"), usage, end="hang")) as server:
+        async with http_provider(server.base_url) as provider:
+            asked = await ask(provider)
+    assert (asked.error, asked.chunks[-2:]) == (None, [UsageChunk(Usage(4, 1)), FinishChunk("stop")])
 
 
 async def test_a_failure_behind_chunks_is_told_without_waiting_for_more() -> None:

@@ -62,6 +62,20 @@ def test_the_limit_that_passes_first_ends_the_waiting_at_its_moment_and_is_named
     run_in_virtual_time(work())
 
 
+def test_the_end_of_a_call_can_come_closer_and_never_goes_away() -> None:
+    async def work() -> None:
+        with closing(Patience(LIMITS)) as patience:
+            await patience.wait(after(10))
+            patience.end_within(5)
+            patience.end_within(50)
+            patience.rewarded()
+            with pytest.raises(ProviderError):
+                await patience.wait(never())
+        assert asyncio.get_running_loop().time() == 15
+
+    run_in_virtual_time(work())
+
+
 def test_a_limit_that_passes_while_nobody_waits_leaves_time_for_what_lies_there() -> None:
     async def work() -> None:
         with closing(Patience(LIMITS)) as patience:
