@@ -101,6 +101,12 @@ def test_a_check_that_went_along_finds_what_one_from_nothing_finds(growth: list[
         assert check.faults(request) == pairing_faults(request)
 
 
+def test_a_history_that_was_rewritten_makes_the_check_start_from_nothing() -> None:
+    check = PairingCheck()
+    assert check.faults(Request(HEADER, Tape((USER, _answers("c9"), _asks("c1"))))) != []
+    assert check.faults(Request(HEADER, Tape((USER, _asks("c1"), _answers("c1"), USER)))) == []
+
+
 def test_a_new_prefix_makes_the_check_start_from_nothing() -> None:
     check, history = PairingCheck(), Tape((USER,))
     broken = EpochHeader(HEADER.config, message_prefix=(_answers("c1"),))

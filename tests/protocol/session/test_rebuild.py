@@ -126,6 +126,16 @@ def test_a_replace_makes_the_next_request_from_the_new_surface() -> None:
     assert [message.content for message in rebuild(log.events, 1, 1).history] == [text_content("Why?")]
 
 
+def test_what_the_model_does_not_see_stays_unseen_after_a_replace() -> None:
+    log = Log()
+    log.whole_turn("Why?", " ")
+    prompt = log.surface.nodes[0].seq
+    log.replace(UserMessage(text_content("A summary."), LOOP), prompt, prompt)
+    log.turn("And?")
+    log.step()
+    assert [message.role for message in rebuild(log.events, 2, 1).history] == ["user", "user"]
+
+
 def test_pruning_changes_one_message_and_keeps_its_place() -> None:
     log = Log()
     log.turn()
