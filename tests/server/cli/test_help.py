@@ -26,7 +26,7 @@ def test_the_help_names_every_command_and_every_exit_code(refold: Here) -> None:
     done = refold("--help")
     assert done.code == 0
     for command in COMMANDS:
-        assert re.search(rf"^    {command} ", done.text, re.MULTILINE)
+        assert re.search(rf"^    {command}( |$)", done.text, re.MULTILINE)
     for code, meaning in MEANINGS.items():
         assert f"  {code}  {meaning}\n" in done.text
 
