@@ -17,7 +17,7 @@ from refold_server.config_build import build_config
 from refold_server.config_read import WHOLE_FILE, Origin, Settings, read_table, read_toml
 from refold_server.config_types import Config
 
-__all__ = ["Config", "default_config_path", "default_store_path", "load_config"]
+__all__ = ["Config", "config_file", "default_config_path", "default_store_path", "load_config"]
 
 _CLIENT: Final = Origin("initializationOptions")
 _FILE_ONLY: Final = ("providers", "plugins")
@@ -50,6 +50,15 @@ def load_config(
     return build_config(given, default_store_path)
 
 
+def config_file(path: Path | None, env: Mapping[str, str]) -> tuple[Path, str | None]:
+    """Give the configuration file that is read where `--config` is `path`, and what names it: `--config`, `REFOLD_CONFIG`,
+    or None for the platform's, which need not exist."""
+    if path is not None:
+        return path, "--config"
+    named = env.get("REFOLD_CONFIG")
+    return (Path(named), "REFOLD_CONFIG") if named else (default_config_path(), None)
+
+
 def default_config_path() -> Path:
     """Give the path of the configuration file that is read when no other is named; it need not exist."""
     import platformdirs  # on use: it takes a third of the time that a whole start may
@@ -65,14 +74,11 @@ def default_store_path() -> Path:
 
 
 def _file_settings(path: Path | None, env: Mapping[str, str]) -> Settings:
-    source = "--config"
-    if path is None and env.get("REFOLD_CONFIG"):
-        path, source = Path(env["REFOLD_CONFIG"]), "REFOLD_CONFIG"
-    file = path or default_config_path()
+    file, source = config_file(path, env)
     try:
         text = file.read_bytes().decode("utf-8")
     except FileNotFoundError:
-        if path is None:
+        if source is None:
             return {}
         raise ConfigError(source, "names a file that does not exist", file=str(file)) from None
     except OSError as error:

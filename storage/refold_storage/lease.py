@@ -38,6 +38,14 @@ class Holder(Struct, frozen=True, gc=False):
     client: str
 
 
+class Holding(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A lease that is held right now: `name` is its file's, which `lease_name` gives for a session; `holder` is None
+    where the file says nothing."""
+
+    name: str
+    holder: Holder | None = None
+
+
 class Lease:
     """A held lease. `release` frees it; so does the end of the process."""
 
@@ -69,7 +77,7 @@ class Leases:
 
     def path(self, session: SessionId) -> Path:
         """Give the lock file of a session, whether or not it exists."""
-        name = sha256(session.encode("utf-8", "surrogatepass")).hexdigest()
+        name = lease_name(session)
         return self._folder / name[:2] / f"{name}.lock"
 
     async def take(self, session: SessionId) -> Lease:
@@ -84,24 +92,11 @@ class Leases:
 
     def is_held(self, session: SessionId) -> bool:
         """Tell whether somebody, in this process or another, holds the lease right now."""
-        try:
-            file = os.open(self.path(session), os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(file)
-        return False
+        return _is_locked(self.path(session))
 
     def holder(self, session: SessionId) -> Holder | None:
         """Give what the lock file says about its holder; None when it says nothing."""
-        try:
-            return _DECODER.decode(self.path(session).read_bytes())
-        except (OSError, msgspec.DecodeError):  # between locking and writing, or written on a full disk
-            return None
+        return _signature(self.path(session))
 
     def _try(self, session: SessionId) -> Lease | None:
         path = self.path(session)
@@ -149,6 +144,39 @@ class Leases:
             host=holder.host,
             client=holder.client,
         )
+
+
+def lease_name(session: SessionId) -> str:
+    """Give the name of a session's lock file, without its ending."""
+    return sha256(session.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def holdings(store: Path) -> tuple[Holding, ...]:
+    """Give the leases of the store in that folder which are held right now, by whatever process, in the order of their
+    names; none where there is no store. Also those of sessions that have nothing on disk yet. Opens every lock file once."""
+    held = (path for path in sorted((store / "leases").glob("*/*.lock")) if _is_locked(path))
+    return tuple(Holding(path.stem, _signature(path)) for path in held)
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def _signature(path: Path) -> Holder | None:
+    try:
+        return _DECODER.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError):  # between locking and writing, or written on a full disk
+        return None
 
 
 def _is_at(file: int, path: Path) -> bool:

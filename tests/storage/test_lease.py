@@ -5,15 +5,16 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import socket
 import threading
 from pathlib import Path
 
 import pytest
 
 from refold_protocol.errors import LogError, LogUnwritableError, SessionAlreadyOwnedError, StorageFullError
-from refold_storage.lease import Leases
+from refold_storage.lease import Holder, Holding, Leases, holdings, lease_name
 from tests.support.store_child import StoreChild
-from tests.support.stores import SESSION, StoreKind
+from tests.support.stores import OTHER, SESSION, StoreKind
 
 pytestmark = pytest.mark.anyio
 
@@ -51,6 +52,23 @@ async def test_the_file_of_a_lease_stays_and_names_nobody_when_it_is_free(leases
 async def test_asking_makes_no_file(leases: Leases) -> None:
     assert not leases.is_held(SESSION)
     assert not leases.path(SESSION).parent.exists()
+
+
+async def test_what_is_held_can_be_listed_without_knowing_the_sessions(leases: Leases, tmp_path: Path) -> None:
+    assert holdings(tmp_path) == ()
+    (await leases.take(OTHER)).release()
+    lease = await leases.take(SESSION)
+    holder = Holder(os.getpid(), 1_234, socket.gethostname(), "the test")
+    assert holdings(tmp_path) == (Holding(lease_name(SESSION), holder),)
+    lease.release()
+    assert holdings(tmp_path) == ()
+
+
+async def test_a_lease_that_names_nobody_is_listed_too(leases: Leases, tmp_path: Path) -> None:
+    lease = await leases.take(SESSION)
+    leases.path(SESSION).write_bytes(b'{"pid":')
+    assert holdings(tmp_path) == (Holding(lease_name(SESSION)),)
+    lease.release()
 
 
 async def test_an_opener_outlasts_one_who_only_asks(leases: Leases) -> None:

@@ -37,7 +37,7 @@ def command(options: argparse.Namespace) -> int:
 async def _command(options: argparse.Namespace) -> int:
     out, aside = Screen(sys.stdout), Screen(sys.stderr, vital=False)
     config = read_config(options)
-    folder = None if options.all else os.path.abspath(options.cwd) if options.cwd else current_folder()  # noqa: PTH100 - links stay
+    folder = _folder(options)
     async with opened(config) as around:
         rows, more = _rows(around.sessions, folder, options.text, options.limit)
     if options.json:
@@ -53,6 +53,13 @@ async def _command(options: argparse.Namespace) -> int:
         elif more:
             aside.line(aside.look.dim(f"(there are more; --limit {options.limit * 5} shows some of them)"))
     return COMPLETED
+
+
+def _folder(options: argparse.Namespace) -> str | None:
+    """Give the folder whose sessions are wanted, None for all. Links in it stay, as sessions are recorded."""
+    if options.all:
+        return None
+    return current_folder() if options.cwd is None else os.path.abspath(options.cwd)  # noqa: PTH100
 
 
 def _rows(sessions: Sessions, folder: str | None, text: str | None, limit: int) -> tuple[list[SessionRow], bool]:

@@ -1,0 +1,90 @@
+"""`refold completion`: what bash offers when the script is sourced, and that all scripts know the whole grammar."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from refold_server.cli.grammar import grammars
+from refold_server.cli.parser import SHELLS, VIEWS, build_parser
+from tests.support.commands import REFOLD, Here, places
+from tests.support.daemons import WAIT_S
+
+COMMANDS = [row.name for row in grammars(build_parser()) if row.name]
+
+DRIVER = r"""
+set -u
+refold() { "${REAL[@]}" "$@"; }
+source <(refold completion bash)
+COMP_WORDS=("$@"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+_refold
+printf '%s\n' ${COMPREPLY[@]+"${COMPREPLY[@]}"}
+"""
+
+
+def offered(refold: Here, *words: str) -> list[str]:
+    """Give what bash offers for the last of `words`, with refold as a shell function."""
+    real = "REAL=(" + " ".join(f"'{part}'" for part in REFOLD) + ")\n"
+    environment = refold.place.env | places(refold.place)
+    command = ["bash", "--norc", "-c", real + DRIVER, "bash", "refold", *words]
+    done = subprocess.run(
+        command, cwd=refold.place.workspace, env=environment, capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.split()
+
+
+def test_bash_offers_the_commands(refold: Here) -> None:
+    assert offered(refold, "") == COMMANDS
+    assert offered(refold, "se") == ["serve", "sessions"]
+    assert offered(refold, "--v") == ["--version"]
+
+
+def test_bash_offers_the_options_of_a_command_and_their_values(refold: Here) -> None:
+    assert offered(refold, "log", "--") == ["--help", "--view", "--json", "--store", "--config"]
+    assert offered(refold, "log", "--view", "") == list(VIEWS)
+    assert offered(refold, "log", "--view", "=", "s") == ["surface"]
+    assert offered(refold, "completion", "") == list(SHELLS)
+    assert offered(refold, "run", "--model", "") == []
+    assert offered(refold, "log", "--config", "ani") == ["animals.txt"]
+    assert offered(refold, "unknown", "") == []
+
+
+def test_bash_offers_session_ids_where_one_is_wanted(refold: Here) -> None:
+    refold.place.script({"text": "Hi."})
+    session = refold("run", "Hello").session
+    assert offered(refold, "log", "") == [session]
+    assert offered(refold, "log", "--view", "events", "") == [session]
+    assert offered(refold, "run", "--session", session[:5]) == [session]
+    assert offered(refold, "rebuild", session, "") == []
+    assert offered(refold, "log", "--store", str(refold.place.root / "none"), "") == []
+
+
+def test_without_a_store_there_are_no_ids_and_no_complaint(refold: Here) -> None:
+    assert offered(refold, "log", "") == []
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_each_script_has_every_command_and_every_option(refold: Here, shell: str) -> None:
+    script = refold("completion", shell).text
+    for row in grammars(build_parser()):
+        assert row.name in script
+        for word in row.options:
+            for flag in word.flags:
+                spelled = f"-l {flag[2:]}" if shell == "fish" and flag.startswith("--") else flag
+                assert spelled.replace("-h", "h") in script
+
+
+def test_the_grammar_says_what_stands_where() -> None:
+    rows = {row.name: row for row in grammars(build_parser())}
+    assert [word.takes for word in rows["rebuild"].arguments] == ["session", "text"]
+    takes = {word.flags[-1]: word.takes for word in rows["run"].options}
+    assert takes == {
+        "--help": "nothing",
+        "--session": "session",
+        "--model": "text",
+        "--json": "nothing",
+        "--store": "folder",
+        "--config": "file",
+    }

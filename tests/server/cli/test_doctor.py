@@ -1,0 +1,166 @@
+"""`refold doctor`: what it looks at, what it finds, what it advises, and that it neither changes nor gives away anything."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+
+import pytest
+from msgspec.structs import replace
+
+from refold_protocol.rpc.listing import ProviderRow
+from refold_server.checks.examination import (
+    MAX_LAG,
+    MIN_FREE_BYTES,
+    ConfigInForce,
+    Examination,
+    LeaseHolder,
+    OpenReader,
+    StoreState,
+    Versions,
+    findings,
+)
+from refold_server.cli.report import report_lines, size_text
+from refold_server.cli.screen import Look
+from tests.support.chat_stream import text
+from tests.support.commands import Done, Here, finish, start
+from tests.support.fake_provider import FakeProvider, Gate, answer
+
+KEYED = '[providers.far]\ndialect = "chat-completions"\nbase_url = "http://127.0.0.1:9/v1"\nkey_env = "FAR_KEY"\n'
+STORE = StoreState(0, 4096, 4096, 1 << 20, 1, 0, ())
+FACTS = Examination(Versions("0.1.0", "3.11.0", "1.6.2", "0.19.0"), ConfigInForce("/c.toml", True), "/s", STORE, 1 << 40)
+
+
+def codes(examined: Examination) -> list[str]:
+    return [found.code for found in findings(examined, {"far": "FAR_KEY"})]
+
+
+def test_a_new_installation_is_healthy_and_gets_no_store(refold: Here) -> None:
+    done = refold("doctor")
+    assert (done.code, done.err) == (0, "")
+    assert done.lines[-1] == "all is well"
+    assert f"store     {refold.place.store} (none yet, or it cannot be opened)" in done.lines
+    assert f"config    {refold.place.config} (named by REFOLD_CONFIG)" in done.lines
+    assert not refold.place.store.exists()
+
+
+def test_a_store_is_told_with_its_format_and_sizes(refold: Here) -> None:
+    refold.place.script({"text": "Hi."})
+    assert refold("run", "Hello").code == 0
+    (state,) = refold("doctor", "--json").values
+    assert state["store"]["format"] == 0
+    assert state["store"]["sessions"] == 1
+    assert state["store"]["usedBytes"] >= 4096
+    assert state["freeBytes"] > 0
+    assert state["versions"].keys() == {"refold", "python", "lmdb", "msgspec"}
+    assert "format 0, 1 session, " in refold("doctor").text
+
+
+@pytest.fixture
+def provider() -> Iterator[FakeProvider]:
+    """A provider that plays what the test says."""
+    with FakeProvider() as played:
+        yield played
+
+
+def test_who_writes_a_session_is_named(refold: Here, provider: FakeProvider) -> None:
+    gate = Gate()
+    provider.play([answer(text("Half a sent"), gate, end="hang")])
+    refold.place.provider(provider.base_url)
+    process = start(refold.place, "run", "go", "--json", bufsize=0)
+    assert process.stdout is not None
+    session = Done(0, process.stdout.readline(), "").session
+    gate.reached.wait()
+    (lease,) = refold("doctor", "--json").values[0]["leases"]
+    assert (lease["session"], lease["pid"], lease["client"]) == (session, process.pid, "refold command")
+    line = next(line for line in refold("doctor").lines if line.startswith("written"))
+    assert re.fullmatch(rf"written   session {session}, by process {process.pid} \(refold command\) since [-\d]+ [:\d]+", line)
+    process.send_signal(signal.SIGINT)
+    assert finish(process).code == 6
+    assert "leases" not in refold("doctor", "--json").values[0]
+
+
+def test_a_missing_key_is_found_and_a_present_one_never_shown(refold: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    refold.place.configure(KEYED)
+    monkeypatch.delenv("FAR_KEY", raising=False)
+    done = refold("doctor")
+    assert done.code == 1
+    assert done.lines[-2:] == [
+        "✗ the provider far has no key: FAR_KEY is not set",
+        "  → set FAR_KEY, or take [providers.far] out of the configuration",
+    ]
+    monkeypatch.setenv("FAR_KEY", "sk-very-secret")
+    for arguments in (["doctor"], ["doctor", "--json"]):
+        done = refold(*arguments)
+        assert (done.code, done.err) == (0, "")
+        assert "sk-very-secret" not in done.text
+    assert "provider  far: chat-completions at http://127.0.0.1:9/v1, its key is there" in refold("doctor").lines
+
+
+def test_a_wrong_configuration_is_a_finding(refold: Here) -> None:
+    refold.place.configure("modle = 3\n")
+    done = refold("doctor")
+    assert (done.code, done.err) == (1, "")
+    assert done.lines[-2].startswith("✗ modle: ")
+    assert done.lines[-1] == "  → correct the setting that the sentence names"
+    (state,) = refold("doctor", "--json").values
+    assert [found["code"] for found in state["findings"]] == ["config.invalid"]
+
+
+def test_a_store_that_cannot_be_opened_is_a_finding_beside_the_others(refold: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    refold.place.configure(KEYED)
+    monkeypatch.delenv("FAR_KEY", raising=False)
+    refold.place.store.mkdir()
+    (refold.place.store / "data.mdb").write_bytes(b"no database" * 100)
+    (state,) = refold("doctor", "--json").values
+    assert [found["code"] for found in state["findings"]] == ["session.format", "credentials.missing"]
+
+
+def test_healthy_facts_have_no_findings() -> None:
+    assert codes(FACTS) == []
+    assert codes(replace(FACTS, store=replace(STORE, readers=(OpenReader(1, True, MAX_LAG),)))) == []
+    assert codes(replace(FACTS, free_bytes=MIN_FREE_BYTES, store=None)) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "examined"),
+    [
+        ("disk.low", replace(FACTS, free_bytes=MIN_FREE_BYTES - 1)),
+        ("session.corrupt", replace(FACTS, store=replace(STORE, unreadable=1))),
+        ("store.nearly-full", replace(FACTS, store=replace(STORE, used_bytes=90, max_bytes=100))),
+        ("reader.dead", replace(FACTS, store=replace(STORE, readers=(OpenReader(7, False, 0),)))),
+        ("reader.forgotten", replace(FACTS, store=replace(STORE, readers=(OpenReader(7, True, MAX_LAG + 1),)))),
+        ("credentials.missing", replace(FACTS, providers=(ProviderRow("far", "chat-completions", "missing"),))),
+    ],
+)
+def test_each_fault_is_found_and_told_with_advice(code: str, examined: Examination) -> None:
+    (found,) = findings(examined, {"far": "FAR_KEY"})
+    assert found.code == code
+    lines = list(report_lines(replace(examined, findings=(found,)), Look(colour=False)))
+    assert lines[-2:] == [f"✗ {found.message}", f"  → {found.advice}"]
+
+
+def test_what_others_wrote_cannot_steer_the_terminal() -> None:
+    lease = LeaseHolder("s\x1b[2J", os.getpid(), 0, "evil\x1b[2J")
+    provider = ProviderRow("a", "b", "none", "http://x/\x1b[2J")
+    lines = report_lines(replace(FACTS, leases=(lease, LeaseHolder()), providers=(provider,)), Look(colour=False))
+    told = "\n".join(lines)
+    assert "\x1b" not in told
+    assert "a session without anything on disk, by a process that did not say its name" in told
+
+
+def test_a_reader_is_told_with_how_far_it_lags() -> None:
+    store = replace(STORE, readers=(OpenReader(7, True, 12), OpenReader(8, False, 3)))
+    lines = list(report_lines(replace(FACTS, store=store), Look(colour=False)))
+    assert "reader    process 7 reads what was there 12 commits ago" in lines
+    assert "reader    process 8 is dead and reads what was there 3 commits ago" in lines
+
+
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [(0, "0 bytes"), (999, "999 bytes"), (1000, "1 kB"), (102_400, "102 kB"), (999_600, "1 MB"), (1 << 40, "1.1 TB")],
+)
+def test_sizes_are_told_with_a_unit(count: int, told: str) -> None:
+    assert size_text(count) == told
