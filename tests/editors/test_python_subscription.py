@@ -59,7 +59,7 @@ async def test_whatever_is_repeated_no_event_is_missing_or_comes_twice(pieces: l
     assert await taken(following, known + 1) == list(range(known + 1))
 
 
-@pytest.mark.parametrize("wrong", [notice(5, 6), notice(4, 6), notice(4, 5, 7)])
+@pytest.mark.parametrize("wrong", [notice(5, 6), notice(5), notice(4, 6), notice(4, 5, 7)])
 async def test_a_missing_event_is_an_error_behind_those_that_came(wrong: Any) -> None:
     following = subscription(after=3)
     following.take(notice(3, 4))

@@ -59,11 +59,10 @@ class Conversation:
                     return self.messages.pop(place)
             await asyncio.sleep(0)
 
-    async def call_blind(self, method: str, params: Any = None) -> None:
-        """Send a request whose reply the client will not read now; wait until there is one."""
-        unsent = self.transport.unsent
-        self.request(method, params)
-        await self.until(lambda: self.transport.unsent > unsent)
+    async def interrupt(self) -> None:
+        """Send `turn/interrupt`, which is served before what waits; return when it was."""
+        self.request("turn/interrupt", {"session": "s", "turn": 1})
+        await self.until(self.toy.released.is_set)
 
     async def turn(self) -> None:
         """Let the loop turn once."""

@@ -63,6 +63,7 @@ class Toy:
             "toy/large": (self.large, Text),
             "toy/unspeakable": (self.unspeakable, None),
             "toy/stray": (self.stray, None),
+            "toy/followed": (self.followed, None),
             "toy/child_descriptors": (self.child_descriptors, None),
             "toy/ask": (self.ask, None),
         }
@@ -150,6 +151,10 @@ class Toy:
         if sys.__stdout__ is not None:
             sys.__stdout__.write("stray original\n")
             sys.__stdout__.flush()
+
+    async def followed(self, params: None) -> Followed:
+        """Answer, and notify behind the answer."""
+        return Followed("first", lambda: self.endpoint.notify("toy/second"))
 
     async def child_descriptors(self, params: None) -> list[list[str]]:
         """Give the descriptors of a child that inherits all it can, each with what it is."""

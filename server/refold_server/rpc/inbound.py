@@ -28,7 +28,7 @@ from refold_protocol.rpc.errors import (
     parse_error,
 )
 from refold_protocol.rpc.framing import Frame, FrameEvent, FrameReader, TooLarge, encode_frame
-from refold_protocol.rpc.initialize import MAX_UNSENT_REPLIES, MAX_UNSENT_REPLY_BYTES, InitializeParams, initialize_result
+from refold_protocol.rpc.initialize import InitializeParams, initialize_result
 from refold_protocol.rpc.lifecycle import Lifecycle
 from refold_protocol.rpc.malformed import glimpse
 from refold_protocol.rpc.methods import decode_params
@@ -38,9 +38,6 @@ from refold_server.rpc.endings import EndReason
 from refold_server.rpc.intake import Intake
 from refold_server.rpc.peer import PeerRequests
 from refold_server.rpc.transport import Transport
-
-BURST: Final = 16
-"""So many messages are treated before the loop turns to other things, and to the replies that they caused."""
 
 URGENT: Final = frozenset({"turn/interrupt", "shutdown"})
 """Requests that are served while replies lie unread."""
@@ -67,9 +64,7 @@ class Inbound:
         self._service = service
         self._group = group
         self._jobs: InFlight[Job] = InFlight()
-        self._intake: Intake[Callable[[], None]] = Intake()
-        self._pumped = 0  # in this turn of the loop
-        self._reading = True
+        self._intake = Intake(connection.transport)
         self._stopped = False
         self._notified: set[asyncio.Task[None]] = set()
         self._quiet = asyncio.Event()
@@ -96,49 +91,32 @@ class Inbound:
             else:
                 self._send(encode_error(None, parse_error(event.reason)))
                 self._connection.end("brokenFrame")
-        self.pump()
+        self._intake.pump()
 
     def pump(self) -> None:
-        """Go on with what waits, as far as that is allowed now: not more than BURST in one turn of the loop."""
-        if self._pumped:
-            return
-        while self._intake and not self._is_paused and self._pumped < BURST:
-            self._pumped += 1
-            self._intake.take()()
-        if self._pumped:
-            asyncio.get_running_loop().call_soon(self._pump_on)
-        elif self._intake:
-            self._connection.transport.watch()
-        if self._intake.is_full == self._reading and not self._stopped:
-            self._reading = not self._reading
-            (self._connection.transport.resume if self._reading else self._connection.transport.pause)()
+        """Go on with what waits: something has been sent."""
+        self._intake.pump()
+
+    def close(self) -> None:
+        """Take nothing any more and forget what waits for its turn. What runs goes on."""
+        self._stopped = True
+        self._intake.close()
+        for job in self._jobs.all():
+            if not job.is_scheduled:
+                self._jobs.finish(job.request.id)
+        self._look_quiet()
 
     def stop(self) -> None:
-        """Take nothing any more, cancel what runs, and forget what waits for its turn."""
-        self._stopped = True
-        self._connection.transport.pause()
-        self._intake.clear()
+        """Take nothing any more and cancel what runs."""
+        self.close()
         for job in self._jobs.all():
-            if job.is_scheduled:
-                job.cancel()
-            else:
-                self._jobs.finish(job.request.id)
+            job.cancel()
         for task in self._notified:
             task.cancel()
-        self._look_quiet()
 
     async def quiet(self) -> None:
         """Wait until no request is without its reply."""
         await self._quiet.wait()
-
-    @property
-    def _is_paused(self) -> bool:
-        transport = self._connection.transport
-        return transport.unsent >= MAX_UNSENT_REPLIES or transport.unsent_bytes >= MAX_UNSENT_REPLY_BYTES
-
-    def _pump_on(self) -> None:
-        self._pumped = 0
-        self.pump()
 
     def _take_message(self, body: bytes) -> None:
         message = decode_message(body)
@@ -161,7 +139,7 @@ class Inbound:
             self._initialize(request, size)
         elif request.method == "shutdown":
             self._connection.lifecycle.shut_down()
-            self._wait_for_turn(partial(self._send, encode_result(request.id, None)), size, urgent=True)
+            self._intake.add(partial(self._send, encode_result(request.id, None)), size, urgent=True)
         else:
             self._take_call(request, size)
 
@@ -176,18 +154,22 @@ class Inbound:
             self._refuse(request.id, invalid_request(f"a request with the id {request.id!r} is in flight"), size)
             return
         self._quiet.clear()
-        self._wait_for_turn(partial(self._start, job), size, urgent=request.method in URGENT)
+        self._intake.add(partial(self._start, job), size, urgent=request.method in URGENT)
 
     def _take_notification(self, notification: Notification, size: int) -> None:
         method = notification.method
         if not self._connection.lifecycle.takes(method):
             logger.info("notification %s dropped: not now", method)
         elif method == "exit":
-            self._wait_for_turn(partial(self._connection.end, "exit"), size, urgent=True)
+            self._intake.add(self._exit, size, urgent=True)
         elif method == "$/cancelRequest":
             self._cancel(notification)
         else:
-            self._wait_for_turn(partial(self._start_notification, notification), size)
+            self._intake.add(partial(self._start_notification, notification), size)
+
+    def _exit(self) -> None:
+        self.close()
+        self._connection.end("exit")
 
     def _take_too_large(self, event: TooLarge) -> None:
         seen = glimpse(event.head)
@@ -205,7 +187,7 @@ class Inbound:
             self._refuse(request.id, error_of(error, ""), size)
             return
         self._connection.lifecycle.initialized()
-        self._wait_for_turn(partial(self._send, encode_result(request.id, initialize_result(params))), size)
+        self._intake.add(partial(self._send, encode_result(request.id, initialize_result(params))), size)
 
     def _cancel(self, notification: Notification) -> None:
         try:
@@ -218,13 +200,7 @@ class Inbound:
             job.cancel()
 
     def _refuse(self, request_id: RpcId | None, error: ErrorObject, size: int) -> None:
-        self._wait_for_turn(partial(self._send, encode_error(request_id, error)), size)
-
-    def _wait_for_turn(self, step: Callable[[], None], size: int, *, urgent: bool = False) -> None:
-        if urgent and self._is_paused:
-            step()
-        else:
-            self._intake.add(step, size)
+        self._intake.add(partial(self._send, encode_error(request_id, error)), size)
 
     def _start(self, job: Job) -> None:
         job.is_scheduled = True

@@ -1,51 +1,86 @@
-"""Owns the messages that wait for their turn: in order of arrival, bounded in bytes.
+"""Owns the order in which messages are treated, and how far: steps that wait for their turn, bounded in bytes.
 
-They wait in short bursts, and for long only while the client does not read its replies. Must not know what happens to
-them; does nothing by itself.
+They wait in short bursts, and for long only while the client leaves its replies unread: then the urgent alone are served.
+When too much waits, reading stops until there is room again. Must not know what a step does.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
-T = TypeVar("T")
+from refold_protocol.rpc.initialize import MAX_UNSENT_REPLIES, MAX_UNSENT_REPLY_BYTES
+from refold_server.rpc.transport import Transport
+
+Step: TypeAlias = Callable[[], None]
+"""What is done when a message's turn comes: starting a handler, sending an error. Short; never raises."""
+
+BURST: Final = 16
+"""So many steps are taken before the loop turns to other things, and to the replies that they caused."""
 
 MESSAGE_COST: Final = 1024
 """What a waiting message costs beside its bytes, roughly."""
 
 FULL_BYTES: Final = 64 * 1024 * 1024
-"""Above this nothing more should be read."""
+"""Above this nothing more is read."""
 
 
-class Intake(Generic[T]):
-    """A queue that knows what it weighs."""
+class Intake:
+    """Steps in order of arrival. `pump` is called after each `add`, and by the transport when something was sent."""
 
-    def __init__(self, full_bytes: int = FULL_BYTES) -> None:
+    def __init__(self, transport: Transport, full_bytes: int = FULL_BYTES) -> None:
+        self._transport = transport
         self._full_bytes = full_bytes
-        self._waiting: deque[tuple[T, int]] = deque()
+        self._waiting: deque[tuple[Step, int]] = deque()
         self._bytes = 0
-
-    def add(self, item: T, size: int) -> None:
-        """Put `item`, which holds `size` bytes, behind the others."""
-        self._waiting.append((item, size + MESSAGE_COST))
-        self._bytes += size + MESSAGE_COST
-
-    def take(self) -> T:
-        """Give the oldest. Raises IndexError where nothing waits."""
-        item, cost = self._waiting.popleft()
-        self._bytes -= cost
-        return item
-
-    def clear(self) -> None:
-        """Forget all that waits."""
-        self._waiting.clear()
-        self._bytes = 0
+        self._taken = 0  # in this turn of the loop
+        self._reading = True
+        self._closed = False
 
     @property
-    def is_full(self) -> bool:
-        """Whether it weighs so much that reading must stop."""
-        return self._bytes >= self._full_bytes
+    def is_paused(self) -> bool:
+        """Whether so many replies lie unread that only what is urgent is served."""
+        transport = self._transport
+        return transport.unsent >= MAX_UNSENT_REPLIES or transport.unsent_bytes >= MAX_UNSENT_REPLY_BYTES
 
-    def __len__(self) -> int:
-        return len(self._waiting)
+    def add(self, step: Step, size: int, *, urgent: bool = False) -> None:
+        """Put a step, which holds `size` bytes, behind the others; one that is urgent is taken at once while they wait."""
+        if urgent and self.is_paused:
+            step()
+            return
+        self._waiting.append((step, size + MESSAGE_COST))
+        self._bytes += size + MESSAGE_COST
+
+    def pump(self) -> None:
+        """Go on with what waits, as far as that is allowed now: not more than BURST in one turn of the loop."""
+        if self._taken:
+            return
+        while self._waiting and not self.is_paused and self._taken < BURST:
+            self._taken += 1
+            step, cost = self._waiting.popleft()
+            self._bytes -= cost
+            step()
+        if self._taken:
+            asyncio.get_running_loop().call_soon(self._pump_on)
+        elif self._waiting:
+            self._transport.watch()
+        self._balance()
+
+    def close(self) -> None:
+        """Forget what waits, and read nothing any more."""
+        self._closed = True
+        self._waiting.clear()
+        self._bytes = 0
+        self._transport.pause()
+
+    def _pump_on(self) -> None:
+        self._taken = 0
+        self.pump()
+
+    def _balance(self) -> None:
+        full = self._bytes >= self._full_bytes
+        if full == self._reading and not self._closed:
+            self._reading = not full
+            (self._transport.pause if full else self._transport.resume)()

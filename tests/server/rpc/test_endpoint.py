@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from refold_protocol.rpc.framing import DEFAULT_FRAME_LIMIT
+from refold_protocol.rpc.framing import DEFAULT_FRAME_LIMIT, encode_frame
 from tests.support.conversations import Conversation, conversation
 
 pytestmark = pytest.mark.anyio
@@ -62,6 +62,19 @@ async def test_d04_after_shutdown_an_answer_to_our_request_is_used_and_a_request
         assert await talk.task == 0
 
 
+@pytest.mark.parametrize("together", [True, False])
+async def test_what_comes_behind_exit_is_not_taken(together: bool) -> None:
+    goodbye = encode_frame(b'{"jsonrpc":"2.0","method":"exit"}')
+    late = encode_frame(b'{"jsonrpc":"2.0","id":"late","method":"toy/typed","params":{"text":"late"}}')
+    async with conversation() as talk:
+        if together:
+            talk.transport.put(goodbye + late)
+        else:
+            talk.transport.put(goodbye, late)
+        assert await talk.task == 1
+        assert talk.toy.began == []
+
+
 @pytest.mark.parametrize("initialized", [False, True])
 async def test_d04_exit_without_shutdown_gives_1(initialized: bool) -> None:
     async with conversation(initialized=initialized) as talk:
@@ -96,6 +109,7 @@ async def expect_good(talk: Conversation) -> None:
         (b'{"jsonrpc":"2.0","id":6,"method":"no/such"}', 6, -32601),
         (b'{"jsonrpc":"2.0","id":6,"method":"session/events","params":{}}', 6, -32601),
         (b'{"jsonrpc":"2.0","id":6,"method":"exit"}', 6, -32601),
+        (b'{"jsonrpc":"2.0","id":6,"method":"toy/note","params":{"text":"a notification with an id"}}', 6, -32601),
         (b'{"jsonrpc":"2.0","id":7,"method":"toy/typed","params":[1]}', 7, -32602),
         (b'{"jsonrpc":"2.0","id":7,"method":"toy/typed","params":{"text":5}}', 7, -32602),
         (b'{"jsonrpc":"2.0","id":7,"method":"toy/typed","params":{"other":5}}', 7, -32602),
@@ -246,6 +260,13 @@ async def test_d03_a_broken_header_gets_one_error_and_an_orderly_end() -> None:
         assert code(await talk.reply(None)) == -32700
         assert await talk.task == 1
         assert (talk.toy.ended, talk.messages) == (["brokenFrame"], [])
+
+
+async def test_what_follows_a_reply_begins_behind_it() -> None:
+    async with conversation() as talk:
+        followed = talk.request("toy/followed")
+        await talk.message(lambda message: message.get("method") == "toy/second")
+        assert [message["id"] for message in talk.messages] == [followed]
 
 
 async def test_the_reply_to_a_subscription_precedes_its_events() -> None:

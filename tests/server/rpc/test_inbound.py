@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 
 from refold_protocol.rpc.framing import encode_frame
 from refold_protocol.rpc.initialize import MAX_UNSENT_REPLIES, MAX_UNSENT_REPLY_BYTES
-from refold_server.rpc.inbound import BURST
-from refold_server.rpc.intake import FULL_BYTES, MESSAGE_COST, Intake
+from refold_server.rpc.intake import BURST, FULL_BYTES, MESSAGE_COST, Intake
+from refold_server.rpc.memory_transport import MemoryTransport
+from refold_server.rpc.transport import Hooks
 from tests.support.conversations import Conversation, conversation
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +33,7 @@ async def test_replies_that_lie_unread_stop_the_dispatch_of_requests_and_none_is
     async with conversation() as talk:
         await flood(talk, 3000)
         talk.put(typed("more"))
-        await talk.call_blind("turn/interrupt", {"session": "s", "turn": 1})
+        await talk.interrupt()
         assert MAX_UNSENT_REPLIES <= len(talk.toy.began) <= MAX_UNSENT_REPLIES + BURST
         talk.transport.read_on()
         await talk.reply("more")
@@ -45,7 +48,7 @@ async def test_so_many_bytes_of_replies_do_the_same() -> None:
         one = {"jsonrpc": "2.0", "method": "toy/large", "params": {"text": "x" * 1024, "times": 1024}}
         talk.put(*(one | {"id": number} for number in range(100, 200)))
         await talk.until(lambda: talk.transport.unsent_bytes >= MAX_UNSENT_REPLY_BYTES)
-        await talk.call_blind("turn/interrupt", {"session": "s", "turn": 1})
+        await talk.interrupt()
         assert talk.transport.unsent_bytes < MAX_UNSENT_REPLY_BYTES + (BURST + 1) * (1 << 20)
         talk.transport.read_on()
         for number in range(100, 200):
@@ -57,7 +60,7 @@ async def test_wrong_messages_of_a_client_that_does_not_read_wait_too() -> None:
         talk.transport.stop_reading()
         talk.put(*[b"[]"] * 5000)
         await talk.until(lambda: talk.transport.unsent >= MAX_UNSENT_REPLIES)
-        await talk.call_blind("turn/interrupt", {"session": "s", "turn": 1})
+        await talk.interrupt()
         assert talk.transport.unsent <= MAX_UNSENT_REPLIES + BURST
         talk.transport.read_on()
         for _ in range(5000):
@@ -79,7 +82,7 @@ async def test_a_request_that_waits_for_its_turn_can_be_cancelled_and_never_begi
     async with conversation() as talk:
         await flood(talk, 2000)
         talk.notify("$/cancelRequest", {"id": "flood 1999"})
-        await talk.call_blind("turn/interrupt", {"session": "s", "turn": 1})
+        await talk.interrupt()
         talk.transport.read_on()
         assert (await talk.reply("flood 1999"))["error"]["code"] == -32800
         assert "flood 1999" not in talk.toy.began
@@ -125,12 +128,21 @@ async def test_requests_that_wait_are_bounded_in_bytes_and_all_answered_in_the_e
         assert not talk.transport.paused
 
 
-async def test_a_queue_knows_what_it_weighs() -> None:
-    intake: Intake[str] = Intake(full_bytes=3 * MESSAGE_COST)
-    intake.add("a", 0)
-    intake.add("b", MESSAGE_COST)
-    assert intake.is_full
-    assert (intake.take(), intake.is_full, len(intake)) == ("a", False, 1)
+async def test_reading_stops_while_too_much_waits() -> None:
+    transport, taken = MemoryTransport(), list[str]()
+    intake = Intake(transport, full_bytes=3 * MESSAGE_COST)
+    transport.stop_reading()
+    for _ in range(MAX_UNSENT_REPLIES):
+        transport.send(b"")
+    transport.start(Hooks(lambda data: None, intake.pump, lambda: None))
+    for name, size in (("a", 0), ("b", MESSAGE_COST)):
+        intake.add(partial(taken.append, name), size)
+        intake.pump()
+    assert (transport.paused, taken) == (True, [])
+    transport.read_on()
+    while transport.paused:
+        await asyncio.sleep(0)
+    assert taken == ["a", "b"]
 
 
 async def test_many_messages_at_once_are_taken_in_bursts() -> None:
