@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import anyio
 from msgspec import Struct
@@ -19,10 +19,12 @@ from refold_server.cli.failures import single
 from refold_server.config import load_config
 from refold_server.config_types import Config
 from refold_server.host import Surroundings
-from refold_server.sessions import session as session_module
 from refold_server.sessions.registry import Sessions
 from refold_server.stores import open_configured_store
 from refold_storage.interface import Store
+
+_TOLD: Final = "refold_server.sessions."
+"""Loggers of errors that whoever waits for a turn gets as exceptions too."""
 
 
 class Opened(Struct, frozen=True):
@@ -44,12 +46,12 @@ def read_config(options: argparse.Namespace, *, model: str | None = None) -> Con
 
 
 def _tell_logs(level: str) -> None:
-    """Show what is logged on standard error, but for sessions that name an error which the command itself will tell."""
+    """Show what is logged on standard error, but for what sessions say of an error that the command itself will tell."""
     root = logging.getLogger()
     if not root.handlers:  # else the program that this command runs in has its own idea
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("refold: %(levelname)s: %(name)s: %(message)s"))
-        handler.addFilter(lambda record: record.name != session_module.__name__ or record.exc_info is not None)
+        handler.addFilter(lambda record: not record.name.startswith(_TOLD) or record.exc_info is not None)
         root.addHandler(handler)
         root.setLevel(level)
 
