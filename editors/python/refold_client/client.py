@@ -19,6 +19,7 @@ import anyio
 from refold_client.connection import Connection, Json
 from refold_client.errors import ConnectionEndedError
 from refold_client.notices import Notices
+from refold_client.results import Health, ModelList, Rebuilt, Schema, SessionList, ToolList, Verified
 from refold_client.subscription import Cursor, Subscription
 
 IfRunning: TypeAlias = Literal["error", "queue", "steer"]
@@ -73,7 +74,7 @@ class Client:
         """session/read: give the view, with `next` where there is more."""
         return await self.request("session/read", _present(session=session, view=view, at=at, page=page))
 
-    async def list_sessions(self, *, limit: int = 50, **filters: Any) -> Json:
+    async def list_sessions(self, *, limit: int = 50, **filters: Any) -> SessionList:
         """session/list: the latest active first; filters are `cwd`, `text`, `archived`, `cursor`."""
         return await self.request("session/list", {"limit": limit} | _present(**filters))
 
@@ -99,8 +100,9 @@ class Client:
     ) -> Json:
         """turn/start: give `input`, `seq` and, unless it is queued, `turn`, once the prompt is on disk. `token` asks for
         `$/progress`."""
-        given = {"session": session, "content": _text(text), "ifRunning": if_running}
-        return await self.request("turn/start", given | _present(workDoneToken=token))
+        waits = None if if_running == "error" else if_running
+        given = _present(session=session, content=_text(text), ifRunning=waits, workDoneToken=token)
+        return await self.request("turn/start", given)
 
     async def start_pending(self, session: str, input_id: str) -> Json:
         """turn/start of an input that waits since the session was open last."""
@@ -117,7 +119,7 @@ class Client:
 
     async def interrupt(self, session: str, turn: int, *, withdraw_queued: bool = False) -> Json | None:
         """turn/interrupt: give the reason with which the turn ended."""
-        given = {"session": session, "turn": turn, "withdrawQueued": withdraw_queued}
+        given = _present(session=session, turn=turn, withdrawQueued=withdraw_queued or None)
         return (await self.request("turn/interrupt", given))["reason"]
 
     async def subscribe(
@@ -139,9 +141,33 @@ class Client:
             self._subscriptions[subscription.id] = subscription
             made.append(subscription)
 
-        params = _present(session=session, after=after, writer=writer, chunks=chunks)
+        params = _present(session=session, after=after, writer=writer, chunks=None if chunks == "all" else chunks)
         await self.connection.request("event/subscribe", params, claim=claim)
         return made[0]
+
+    async def rebuild(self, session: str, turn: int, step: int) -> Rebuilt:
+        """request/rebuild: give the exact body of a step's request, and how it compares with what was recorded."""
+        return await self.request("request/rebuild", {"session": session, "turn": turn, "step": step})
+
+    async def verify(self, session: str) -> Verified:
+        """log/verify: prove a log against its own records."""
+        return await self.request("log/verify", {"session": session})
+
+    async def models(self) -> ModelList:
+        """model/list: the configured models and the providers behind them."""
+        return await self.request("model/list", {})
+
+    async def tools(self) -> ToolList:
+        """tool/list: the tools that models are told of."""
+        return await self.request("tool/list", {})
+
+    async def health(self) -> Health:
+        """daemon/health: how the daemon and its store are."""
+        return await self.request("daemon/health", {})
+
+    async def schema(self) -> Schema:
+        """daemon/schema: the table of methods as JSON Schema."""
+        return await self.request("daemon/schema", {})
 
     def listen(self, method: str) -> Notices:
         """Iterate over the params of notifications that only inform (`sessions/changed`, `$/progress`, …), from now on.
