@@ -35,10 +35,11 @@ format: .venv/.dev ## Lay out the code and apply safe fixes
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-golden: .venv/.dev ## Write the golden files anew from the examples; read the diff before you commit it
+golden: .venv/.dev ## Write golden files and generated documents anew; read the diff before you commit it
 	$(BIN)/python -m tests.support.event_examples
 	$(BIN)/python -m tests.support.projection_examples
 	$(BIN)/python -m tests.support.rpc_examples
+	$(BIN)/python -m tests.support.reference_page
 
 bench: .venv/.dev ## Run the benchmarks and print their figures
 	@for file in $$(grep -l '^if __name__' tests/bench/*.py); do \

@@ -1,0 +1,1260 @@
+// The native protocol of refold 0.1.0 (protocol version 1), for clients in TypeScript.
+// Generated from the method table by `make golden`; do not edit.
+// The methods of LSP that the daemon serves are not here: they have LSP's own types.
+
+/** A word that this release does not know. */
+export type Foreign = string & {};
+
+/** Every request, by its method: what it takes and what it answers. */
+export interface Requests {
+  /** Begin a connection. */
+  "initialize": { params: InitializeParams; result: InitializeResult };
+  /** Take no further requests; the process goes on until `exit`. */
+  "shutdown": { params: object | undefined; result: null };
+  /** Open a session, or begin one. */
+  "session/open": { params: SessionOpenParams; result: SessionOpenResult };
+  /** Read a view of a session's log. */
+  "session/read": { params: SessionReadParams; result: SessionReadResult };
+  /** Wait until events are durable. */
+  "session/flush": { params: SessionFlushParams; result: SessionFlushResult };
+  /** Give a session back; refused while a turn runs. */
+  "session/close": { params: SessionCloseParams; result: null };
+  /** List sessions, the latest active first. */
+  "session/list": { params: SessionListParams; result: SessionListResult };
+  /** Change settings. */
+  "session/configure": { params: SessionConfigureParams; result: SessionConfigureResult };
+  /** Give a session a title. */
+  "session/rename": { params: SessionRenameParams; result: SeqResult };
+  /** Tell the model something; asks nothing. */
+  "session/inject": { params: SessionInjectParams; result: InputResult };
+  /** Accept a prompt; answered once on disk. */
+  "turn/start": { params: TurnStartParams; result: TurnStartResult };
+  /** Stop a turn; idempotent. */
+  "turn/interrupt": { params: TurnInterruptParams; result: TurnInterruptResult };
+  /** Wait for a turn's end; answers the `turn/end` event itself. */
+  "turn/wait": { params: TurnWaitParams; result: EventOf<"turn/end"> };
+  /** Take back an input that waits. */
+  "input/withdraw": { params: InputWithdrawParams; result: SeqResult };
+  /** Follow a session's log. */
+  "event/subscribe": { params: EventSubscribeParams; result: EventSubscribeResult };
+  /** Stop following. */
+  "event/unsubscribe": { params: EventUnsubscribeParams; result: EventUnsubscribeResult };
+  /** Rebuild a step's request. */
+  "request/rebuild": { params: RequestRebuildParams; result: RequestRebuildResult };
+  /** Prove a log against its own records. */
+  "log/verify": { params: LogVerifyParams; result: LogVerifyResult };
+  /** List the configured models and providers. */
+  "model/list": { params: NoParams; result: ModelListResult };
+  /** List the tools that models are told of. */
+  "tool/list": { params: NoParams; result: ToolListResult };
+  /** Tell how the daemon and its store are. */
+  "daemon/health": { params: NoParams; result: DaemonHealthResult };
+  /** Give this table as JSON Schema. */
+  "daemon/schema": { params: NoParams; result: DaemonSchemaResult };
+}
+
+/** Every notification, by its method, with who sends it. */
+export interface Notifications {
+  /** The client has read the answer to `initialize`. */
+  "initialized": { params: object | undefined; direction: "to-daemon" };
+  /** End the process: code 0 after `shutdown`, else 1. */
+  "exit": { params: object | undefined; direction: "to-daemon" };
+  /** Cancel a request; never a turn. */
+  "$/cancelRequest": { params: CancelParams; direction: "both" };
+  /** Interrupt a turn by its token. */
+  "window/workDoneProgress/cancel": { params: ProgressCancelParams; direction: "to-daemon" };
+  /** The next events of a subscription. */
+  "session/events": { params: SessionEventsNotice; direction: "to-client" };
+  /** A session's status is another one. */
+  "sessions/changed": { params: SessionsChangedNotice; direction: "to-client" };
+  /** How a turn with a `workDoneToken` goes on. */
+  "$/progress": { params: ProgressNotice; direction: "to-client" };
+}
+
+/** The data of every type of event. */
+export interface EventData {
+  "instance/start": InstanceStart;
+  "session/settings": SessionSettings;
+  "input/accepted": InputAccepted;
+  "input/settled": InputSettled;
+  "turn/start": TurnStart;
+  "turn/end": TurnEnd;
+  "step/start": StepStart;
+  "step/end": StepEnd;
+  "user/message": UserMessage;
+  "context/message": ContextMessage;
+  "steering/message": SteeringMessage;
+  "assistant/chunk": AssistantChunk;
+  "assistant/message": AssistantMessage;
+  "tool/call": ToolCall;
+  "tool/result": ToolResult;
+  "request/header": RequestHeader;
+  "request/header-delta": RequestHeaderDelta;
+  "request/sent": RequestSent;
+  "llm/retry": LlmRetry;
+  "approval/asked": ApprovalAsked;
+  "approval/decided": ApprovalDecided;
+  "compact/start": CompactStart;
+  "compact/summary": CompactSummary;
+  "compact/end": CompactEnd;
+  "session/title": SessionTitle;
+  "todo/write": TodoWrite;
+}
+
+/** An event of one type, as it is stored and sent. `time` is Unix epoch ms, `sources` ranges of seqs. */
+export interface EventOf<T extends keyof EventData> {
+  type: T;
+  seq: number;
+  time: number;
+  data: EventData[T];
+  surfaceOp?: SurfaceOp;
+  sources?: [number, number][];
+  ignorable?: boolean;
+}
+
+/** Any event, told apart by `type`. A type that is not among them is a ForeignEvent: it can be shown, not understood. */
+export type Event = { [T in keyof EventData]: EventOf<T> }[keyof EventData];
+
+/** An event of a plugin's type, or of a later release's. */
+export interface ForeignEvent {
+  type: Foreign;
+  seq: number;
+  time: number;
+  data: unknown;
+  surfaceOp?: SurfaceOp;
+  sources?: [number, number][];
+  ignorable?: boolean;
+}
+
+/** How an event changes the surface: it joins at the end, or takes the place of others. */
+export type SurfaceOp = "append" | Replace;
+
+/** What a session does. */
+export type StatusWord = "idle" | "running" | "waiting" | "compacting" | "broken";
+
+/** `data` of an error with code -31000; other members depend on the kind. */
+export interface ErrorData {
+  kind: ErrorKind | Foreign;
+  retryable: boolean;
+  [detail: string]: unknown;
+}
+
+/** Why a turn ended. The set is open: a plugin's kind may come too. */
+export type TurnEndKind =
+  | "completed"
+  | "max-tokens"
+  | "aborted"
+  | "error"
+  | "blocked"
+  | "interrupted"
+  | "forked"
+  | "max-steps";
+
+/** The ends that refold itself writes, told apart by `kind`. */
+export type KnownTurnEnd =
+  | { kind: "completed" }
+  | { kind: "max-tokens" }
+  | { kind: "aborted"; cause: NonNullable<TurnEndReason["cause"]> }
+  | { kind: "error"; error: NonNullable<TurnEndReason["error"]> }
+  | { kind: "blocked"; reason: NonNullable<TurnEndReason["reason"]> }
+  | { kind: "interrupted" }
+  | { kind: "forked" }
+  | { kind: "max-steps" };
+
+/** What `data.kind` of an error says, and the kind of a failed turn's error. */
+export type ErrorKind =
+  | "session.unknown"
+  | "session.exists"
+  | "session.busy"
+  | "session.owned"
+  | "session.readOnly"
+  | "session.format"
+  | "session.corrupt"
+  | "cursor.ahead"
+  | "cursor.diverged"
+  | "seq.range"
+  | "digest.mismatch"
+  | "log.unwritable"
+  | "log.full"
+  | "log.busy"
+  | "blob.unknown"
+  | "turn.mismatch"
+  | "input.unknown"
+  | "approval.settled"
+  | "tool.unknown"
+  | "tool.exists"
+  | "invariant"
+  | "overloaded"
+  | "frame.tooLarge"
+  | "provider.auth"
+  | "provider.rejected"
+  | "provider.unreachable"
+  | "provider.rateLimited"
+  | "provider.overloaded"
+  | "provider.contextOverflow"
+  | "provider.badStream"
+  | "provider.timeout"
+  | "provider.filtered"
+  | "provider.refused"
+  | "model.unconfigured"
+  | "config.invalid";
+
+/** The answer to `initialize`. */
+export interface InitializeResult {
+  capabilities: ServerCapabilities;
+  serverInfo: PeerInfo;
+}
+
+/**
+ * What the daemon offers. Only what is served is named: the language-server side to a client that announced it alone,
+ * with members as LSP 3.17 has them, written out in `language.py`.
+ */
+export interface ServerCapabilities {
+  positionEncoding: string;
+  experimental: ExperimentalCapabilities;
+  textDocumentSync?: object;
+  codeActionProvider?: object;
+  executeCommandProvider?: object;
+  workspace?: object;
+}
+
+/** Where LSP leaves room. */
+export interface ExperimentalCapabilities {
+  refold: RefoldCapabilities;
+}
+
+/** What a client of the native protocol branches on. `schema` is the digest of the method table. */
+export interface RefoldCapabilities {
+  protocol: number;
+  features: string[];
+  limits: Limits;
+  schema: string;
+}
+
+/** Bounds of the connection; sizes are in bytes. */
+export interface Limits {
+  frameBytes: number;
+  unsentReplies: number;
+  unsentReplyBytes: number;
+  noticeEvents: number;
+  noticeBytes: number;
+}
+
+/** The name and version by which a program calls itself. */
+export interface PeerInfo {
+  name: string;
+  version?: string;
+}
+
+/** What is read of the params. `processId` is the process whose end ends the daemon. */
+export interface InitializeParams {
+  processId?: number;
+  clientInfo?: PeerInfo;
+  capabilities?: ClientCapabilities;
+  initializationOptions?: InitializationOptions;
+}
+
+/** What is read here of the client's capabilities. `language.py` reads the two parts that came as text. */
+export interface ClientCapabilities {
+  general?: GeneralCapabilities;
+  textDocument?: object;
+  workspace?: object;
+}
+
+/** The part of the client's capabilities that is about the connection; `positionEncodings` by preference. */
+export interface GeneralCapabilities {
+  positionEncodings: string[] | null;
+}
+
+/**
+ * refold's own settings for this connection. `model` is `provider/model`; `store` is a path;
+ * `onDisconnect` says what happens to a running turn when the client goes.
+ *
+ * There is no option for a configuration file: editors take these options from the workspace that they show, and a cloned
+ * repository must not be able to name providers.
+ */
+export interface InitializationOptions {
+  model?: string;
+  store?: string;
+  onDisconnect?: "cancel" | "finish";
+}
+
+/**
+ * `session/open`. `tail` and `durable` are the seqs of the last accepted and the last durable event, −1 for none.
+ * `instance` and `writer` are there when it was opened for writing. Pending inputs are in the order of acceptance.
+ */
+export interface SessionOpenResult {
+  session: string;
+  tail: number;
+  durable: number;
+  info: SessionInfo;
+  status: Status;
+  pendingInputs: PendingInput[];
+  instance?: number;
+  writer?: string;
+}
+
+/**
+ * What is known of a session beside its events. Times are Unix epoch ms; `usage` is in tokens; `model` is
+ * `provider/model`, the last one used or set. An absent number is 0.
+ */
+export interface SessionInfo {
+  cwd: string;
+  createdAt: number;
+  title?: string;
+  model?: string;
+  lastActivity?: number;
+  turns?: number;
+  usage?: UsageTotals;
+  parent?: ForkOrigin;
+  archived?: boolean;
+}
+
+/** Tokens of all replies of a log, in the disjoint buckets of Usage. Unknown buckets count as nothing here. */
+export interface UsageTotals {
+  inputTokens?: number;
+  outputTokens?: number;
+  cacheReadTokens?: number;
+  cacheWriteTokens?: number;
+}
+
+/** The parent of a fork, the last inherited seq, and the digest of that event in hex. */
+export interface ForkOrigin {
+  session: string;
+  at: number;
+  digest: string;
+}
+
+/**
+ * `status` is `idle`, `running`, `waiting` (for an approval), `compacting` or `broken` (its log cannot be written).
+ *
+ * `turn` and `step` are the open ones. Calls and approvals are in the order in which they were asked for.
+ */
+export interface Status {
+  status: StatusWord;
+  turn?: number;
+  step?: number;
+  openCalls?: string[];
+  openApprovals?: string[];
+}
+
+/** An input that waits; `seq` is that of its `input/accepted`. */
+export interface PendingInput {
+  input: string;
+  seq: number;
+  mode: "prompt" | "steer" | "inject";
+  content: (TextBlock | ImageBlock)[];
+  source: Source;
+  key?: string;
+}
+
+/** Text that the model reads or writes. */
+export interface TextBlock {
+  type: "text";
+  text: string;
+}
+
+/** An image; `blob` is the SHA-256 of its bytes in lower-case hex. */
+export interface ImageBlock {
+  type: "image";
+  mediaType: string;
+  blob: string;
+}
+
+/** Who caused something. `kind` is `client`, `cli`, `plugin`, `tool`, `file`, `loop` or `closer`; the set is open. */
+export interface Source {
+  kind: string;
+  name?: string;
+}
+
+/**
+ * `session/open`: `session` opens one that exists; `cwd` (an absolute path or a `file:` URI) begins a new one, with
+ * the other settings as its first. A new one is always opened for writing.
+ */
+export interface SessionOpenParams {
+  session?: string;
+  mode?: "read" | "write";
+  cwd?: string;
+  title?: string;
+  model?: string;
+  permissions?: PermissionParams;
+  limits?: LimitParams;
+}
+
+/** What may run without asking; `mode` is a word of the configuration. */
+export interface PermissionParams {
+  mode: string;
+}
+
+/** Bounds of one turn; `steps` is the largest number of model calls. */
+export interface LimitParams {
+  steps: number;
+}
+
+/** `session/read`: the member that belongs to the view, in order; `next` is the `page.after` of the next page. */
+export interface SessionReadResult {
+  events?: Event[];
+  nodes?: SurfaceNode[];
+  entries?: TranscriptEntry[];
+  header?: EpochHeader | null;
+  status?: Status;
+  next?: number;
+}
+
+/** A node of the surface: its event's seq and type, and the message that it becomes for the model, if any. */
+export interface SurfaceNode {
+  seq: number;
+  type: string;
+  message?: Message;
+}
+
+/** One message of a request. `role` is `system`, `user` or `assistant`; tool results are blocks of user messages. */
+export interface Message {
+  role: "system" | "user" | "assistant";
+  content: (TextBlock | ReasoningBlock | ImageBlock | ToolCallBlock | ToolResultBlock)[];
+  replay?: Replay;
+}
+
+/** The model's visible thinking. Recorded always; sent back only by dialects that ask for it. */
+export interface ReasoningBlock {
+  type: "reasoning";
+  text: string;
+}
+
+/** A call that the model asks for. `arguments` is the model's own text, which need not be valid JSON. */
+export interface ToolCallBlock {
+  type: "tool-call";
+  id: string;
+  name: string;
+  arguments: string;
+}
+
+/** The answer to a call, inside a user message. */
+export interface ToolResultBlock {
+  type: "tool-result";
+  toolCallId: string;
+  content: (TextBlock | ImageBlock)[];
+  isError: boolean;
+}
+
+/** What an adapter needs to send a reply back to the very provider and model that made it (say, thinking signatures). */
+export interface Replay {
+  provider: string;
+  model: string;
+  data: string;
+}
+
+/**
+ * One thing that a person sees. `kind` is `user`, `context`, `steering`, `assistant`, `tool`, `blocked`,
+ * `compaction` or `end`; the set is open. `seq` is that of the event it comes from.
+ */
+export interface TranscriptEntry {
+  seq: number;
+  time: number;
+  kind: string;
+  turn?: number;
+  step?: number;
+  content?: (TextBlock | ReasoningBlock | ImageBlock | ToolCallBlock | ToolResultBlock)[];
+  source?: Source;
+  interrupted?: boolean;
+  model?: string;
+  usage?: Usage;
+  callId?: string;
+  tool?: string;
+  arguments?: string;
+  isError?: boolean;
+  error?: ToolErrorInfo;
+  reason?: TurnEndReason;
+  note?: string;
+}
+
+/**
+ * Tokens of one call, in disjoint buckets. An absent bucket is unknown, which is not zero.
+ *
+ * `inputTokens` counts what was neither read from nor written to a cache. `reasoningTokens` is part of
+ * `outputTokens` already and only informs.
+ */
+export interface Usage {
+  inputTokens: number;
+  outputTokens: number;
+  cacheReadTokens?: number;
+  cacheWriteTokens?: number;
+  reasoningTokens?: number;
+}
+
+/** Which error: `code` is the stable identifier (`UNKNOWN_TOOL`, …), `name` the class. */
+export interface ToolErrorInfo {
+  name: string;
+  code: string;
+}
+
+/**
+ * How a turn ended. An open union told apart by `kind`; see `endings.py` for the kinds and what each carries.
+ *
+ * A kind that is not listed there is a legal foreign value: its extra members stay in the event's line.
+ */
+export interface TurnEndReason {
+  kind: TurnEndKind | Foreign;
+  cause?: AbortCause;
+  error?: TurnError;
+  reason?: string;
+}
+
+/** Who stopped a turn: `kind` is `user`, `parent`, `hook` or `disposed`. */
+export interface AbortCause {
+  kind: string;
+  reason?: string;
+}
+
+/** What made a turn fail. `kind` is one of `errors.KINDS`; `message` is a sentence with a hint for a person. */
+export interface TurnError {
+  kind: ErrorKind | Foreign;
+  message: string;
+  step?: number;
+  status?: number;
+  retryAfterMs?: number;
+  requestId?: string;
+}
+
+/** The state of a request that is not history. Compared by value on every step. */
+export interface EpochHeader {
+  config: CallConfig;
+  system?: string;
+  tools?: ToolSchema[];
+  messagePrefix?: Message[];
+}
+
+/**
+ * Everything beside system, tools and messages that can change a byte of a body. Closed: nothing else reaches an encoder.
+ *
+ * `dialect` names the encoder. `dialectOptions` holds its resolved settings as canonical JSON text, `extra` an object
+ * that is merged into the body. Base address, credentials, proxies and HTTP headers are no part of a request.
+ */
+export interface CallConfig {
+  provider: string;
+  model: string;
+  dialect: string;
+  dialectOptions?: string;
+  temperature?: number;
+  topP?: number;
+  maxTokens?: number;
+  stop?: string[];
+  reasoningEffort?: string;
+  extra?: string;
+}
+
+/** A tool as the model sees it; `parameters` is its JSON Schema as text. */
+export interface ToolSchema {
+  name: string;
+  description: string;
+  parameters: string;
+}
+
+/** `session/read`: a view of the events 0…`at`; of all events where there is no `at`. */
+export interface SessionReadParams {
+  session: string;
+  view: "events" | "header" | "status" | "surface" | "transcript";
+  at?: number;
+  page?: Page;
+}
+
+/**
+ * Which part of a view: what lies behind `after` and before `before` (seqs, both exclusive), at most `limit` items
+ * and `maxBytes` bytes, but at least one item where there is one.
+ */
+export interface Page {
+  after?: number;
+  before?: number;
+  limit?: number;
+  maxBytes?: number;
+}
+
+/** `session/flush`: seq of the last durable event. */
+export interface SessionFlushResult {
+  durable: number;
+}
+
+/** `session/flush`: wait until the events up to `upTo` are durable; all accepted ones where it is absent. */
+export interface SessionFlushParams {
+  session: string;
+  upTo?: number;
+}
+
+/** `session/close`: with `cancel`, a running turn is cancelled first. */
+export interface SessionCloseParams {
+  session: string;
+  cancel?: boolean;
+}
+
+/** `session/list`: `next` is the cursor of the next page, absent on the last. */
+export interface SessionListResult {
+  sessions: SessionRow[];
+  next?: string;
+}
+
+/** A session in a list. `status` is a word of Status; `usage` is in tokens. */
+export interface SessionRow {
+  session: string;
+  cwd: string;
+  createdAt: number;
+  lastActivity: number;
+  tail: number;
+  turns: number;
+  status: StatusWord;
+  title?: string;
+  model?: string;
+  usage?: UsageTotals;
+  parent?: ForkOrigin;
+  archived?: boolean;
+}
+
+/**
+ * `session/list`: the most recently active first, `limit` at most, going on behind `cursor` (the `next` of the page
+ * before). `cwd` keeps the sessions of one folder, `text` those in whose title it stands, whatever its case.
+ */
+export interface SessionListParams {
+  limit: number;
+  cwd?: string;
+  text?: string;
+  archived?: boolean;
+  cursor?: string;
+}
+
+/** `session/configure`: the settings in force, and the seq of their record. */
+export interface SessionConfigureResult {
+  settings: SessionSettings;
+  seq: number;
+}
+
+/** The settings in force from here on; an absent one is the configuration's. `model` is `provider/model`. */
+export interface SessionSettings {
+  model?: string;
+  effort?: string;
+  permissions?: PermissionSettings;
+  limits?: LimitSettings;
+}
+
+/** What may run without asking; `mode` is a word of the configuration. */
+export interface PermissionSettings {
+  mode?: string;
+}
+
+/** Bounds of one turn; `steps` is the largest number of model calls. */
+export interface LimitSettings {
+  steps?: number;
+}
+
+/** `session/configure`. */
+export interface SessionConfigureParams {
+  session: string;
+  patch: ConfigurePatch;
+}
+
+/**
+ * What to change; an absent member stays as it is. `model` is `provider/model`; `tools: now` lets new and changed tools
+ * join with the next request, which then pays its history anew.
+ */
+export interface ConfigurePatch {
+  model?: string;
+  effort?: string;
+  limits?: LimitParams;
+  tools?: "now";
+}
+
+/** A change that is recorded, durably, at `seq`. */
+export interface SeqResult {
+  seq: number;
+}
+
+/** `session/rename`. */
+export interface SessionRenameParams {
+  session: string;
+  title: string;
+}
+
+/** An input that is durable at `seq`; `turn` is there when it made a turn of its own. */
+export interface InputResult {
+  input: string;
+  seq: number;
+  turn?: number;
+}
+
+/** `session/inject`: tell the model something without asking anything. */
+export interface SessionInjectParams {
+  session: string;
+  content: TextInput[];
+  source: InjectSource;
+}
+
+/** Text of a prompt. The only kind of content that can be sent yet. */
+export interface TextInput {
+  type: "text";
+  text: string;
+}
+
+/** Who tells the model something; the model sees `KIND:NAME`. */
+export interface InjectSource {
+  kind: "client" | "file" | "plugin" | "tool";
+  name?: string;
+}
+
+/** `turn/start`: the input is durable at `seq`; `turn` is there when it started one. */
+export interface TurnStartResult {
+  input: string;
+  seq: number;
+  turn?: number;
+}
+
+/**
+ * `turn/start`: with new `content`, or with an `input` that waits since an earlier instance. While a turn runs, content is
+ * refused, queued behind it, or steers it. `workDoneToken` asks for `$/progress` of the turn.
+ */
+export interface TurnStartParams {
+  session: string;
+  content?: TextInput[];
+  input?: string;
+  ifRunning?: "error" | "queue" | "steer";
+  workDoneToken?: number | string;
+}
+
+/** `turn/interrupt`: the `reason` object of the turn's end as recorded; `null` on an idle session. */
+export interface TurnInterruptResult {
+  reason: TurnEndReason | null;
+}
+
+/** `turn/interrupt`: with `withdrawQueued`, what waits behind the turn is taken back as well. */
+export interface TurnInterruptParams {
+  session: string;
+  turn: number;
+  withdrawQueued?: boolean;
+}
+
+/** `turn/wait`: for the end of a turn, or of the turn that an input starts. */
+export interface TurnWaitParams {
+  session: string;
+  turn?: number;
+  input?: string;
+}
+
+/** `input/withdraw`: take back an input that waits. */
+export interface InputWithdrawParams {
+  session: string;
+  input: string;
+}
+
+/** `event/subscribe`. `writer` is absent for a session that nobody ever wrote. */
+export interface EventSubscribeResult {
+  subscription: number;
+  tail: number;
+  durable: number;
+  writer?: string;
+}
+
+/**
+ * `event/subscribe`: what comes after the event `after` (−1: from the start; `tail`: from now on). `writer` is the
+ * one under which the client learnt of `after`. `chunks`: all of them; while the client keeps up (`live`: those whose
+ * message is there already are left out); none.
+ */
+export interface EventSubscribeParams {
+  session: string;
+  after: number | "tail";
+  writer?: string;
+  chunks?: "all" | "live" | "none";
+}
+
+/** `event/unsubscribe`: the seq of the last event that was sent. */
+export interface EventUnsubscribeResult {
+  last: number;
+}
+
+/** `event/unsubscribe`. */
+export interface EventUnsubscribeParams {
+  subscription: number;
+}
+
+/**
+ * `request/rebuild`: the exact body as text, its SHA-256 and the Request's, in hex. `verdict` compares with what was
+ * recorded when it was sent: `unshipped` where this release lacks that encoder version, `unsent` where nothing was.
+ */
+export interface RequestRebuildResult {
+  body: string;
+  sha256: string;
+  requestSha256: string;
+  verdict: "different" | "equal" | "unsent" | "unshipped";
+}
+
+/** `request/rebuild`: the request of one step. */
+export interface RequestRebuildParams {
+  session: string;
+  turn: number;
+  step: number;
+}
+
+/**
+ * `log/verify`: how many events and requests were checked, how many requests came out equal, how many were of an
+ * encoder version that this release does not ship; the first mismatch, if any.
+ */
+export interface LogVerifyResult {
+  events: number;
+  requests: number;
+  equal: number;
+  unshipped: number;
+  mismatch?: Mismatch;
+}
+
+/**
+ * The first thing that differs, at the event `seq`: `what` is `line`, `chain`, `head`, `grammar`, `pairing`,
+ * `request` or `body`; `message` says what was expected and what was found.
+ */
+export interface Mismatch {
+  what: string;
+  seq: number;
+  message: string;
+}
+
+/** `log/verify`: the whole log. */
+export interface LogVerifyParams {
+  session: string;
+}
+
+/** `model/list`: the models that the configuration names, and the providers behind them, both in its order. */
+export interface ModelListResult {
+  models: ModelRow[];
+  providers: ProviderRow[];
+}
+
+/** A model that the configuration names. Window and output are in tokens, absent where nothing is configured. */
+export interface ModelRow {
+  model: string;
+  provider: string;
+  dialect: string;
+  isDefault?: boolean;
+  contextWindow?: number;
+  maxOutput?: number;
+}
+
+/**
+ * A configured provider: any of its models can be named as `provider/model`. `credentials` says where its key comes
+ * from and whether it is there: `none`, `present` or `missing`; `command` where a command gives it.
+ */
+export interface ProviderRow {
+  provider: string;
+  dialect: string;
+  credentials: "none" | "present" | "missing" | "command";
+  baseUrl?: string;
+}
+
+/** The params of a method that takes none. */
+export type NoParams = Record<string, never>;
+
+/** `tool/list`: in the order in which models are told of them. */
+export interface ToolListResult {
+  tools: ToolRow[];
+}
+
+/** A tool as models are told of it. `parameters` is its JSON Schema; `source` is `builtin`. */
+export interface ToolRow {
+  name: string;
+  description: string;
+  parameters: object;
+  readOnly: boolean;
+  source: string;
+}
+
+/** `daemon/health`. `unsent` counts replies and requests that the client has not read. */
+export interface DaemonHealthResult {
+  version: string;
+  pid: number;
+  uptimeMs: number;
+  store: StoreHealth;
+  sessions: LiveHealth[];
+  unsent?: number;
+  unsentBytes?: number;
+}
+
+/** The store: its format version, the size of its data file, of its map and of what is used of it, in bytes. */
+export interface StoreHealth {
+  path: string;
+  format: number;
+  fileBytes: number;
+  mapBytes: number;
+  usedBytes: number;
+  sessions: number;
+  readers: number;
+}
+
+/** A session that this daemon has open for writing. `trouble` says why its log cannot be written. */
+export interface LiveHealth {
+  session: string;
+  status: StatusWord;
+  tail: number;
+  durable: number;
+  trouble?: string;
+}
+
+/** `daemon/schema`: the method table as JSON Schema, and its digest. */
+export interface DaemonSchemaResult {
+  digest: string;
+  schema: { methods: object; types: object };
+}
+
+/** `$/cancelRequest`: the request to cancel. */
+export interface CancelParams {
+  id: number | string;
+}
+
+/** `window/workDoneProgress/cancel`. */
+export interface ProgressCancelParams {
+  token: number | string;
+}
+
+/**
+ * `session/events`: the next events of a subscription, in order; none when it only tells how far they are durable.
+ *
+ * `prev` is the seq sent before (the subscription's `after` in the first one), `tail` and `durable` the seqs of the last
+ * accepted and the last durable event. `caughtUp` is true when nothing more waits; `phase` says what a running turn
+ * waits for. `writer` is absent for a session that nobody ever wrote.
+ */
+export interface SessionEventsNotice {
+  subscription: number;
+  events: Event[];
+  prev: number;
+  tail: number;
+  durable: number;
+  writer?: string;
+  caughtUp?: boolean;
+  phase?: string;
+}
+
+/**
+ * `sessions/changed`: the status of a session that this daemon writes is another one; for status lines and pickers.
+ * `status` is a word of Status, `tail` the seq of the session's last durable event.
+ */
+export interface SessionsChangedNotice {
+  session: string;
+  status: StatusWord;
+  tail: number;
+}
+
+/** `$/progress` of a turn that was started with a `workDoneToken`. */
+export interface ProgressNotice {
+  token: number | string;
+  value: WorkDone;
+}
+
+/** How a turn goes on: `kind` is `begin`, `report` or `end`, as in LSP. */
+export interface WorkDone {
+  kind: "begin" | "report" | "end";
+  title?: string;
+  message?: string;
+  cancellable?: boolean;
+}
+
+/** A loop instance begins; what stands before was inherited. `reason` is `new`, `resume` or `fork`. */
+export interface InstanceStart {
+  instance: number;
+  reason: string;
+  client?: ClientInfo;
+}
+
+/** The editor or program at the other end, by its own account. */
+export interface ClientInfo {
+  name: string;
+  version?: string;
+}
+
+/** Something came in: `mode` is `prompt`, `steer` or `inject`. Flushed before its request is answered. */
+export interface InputAccepted {
+  input: string;
+  mode: "prompt" | "steer" | "inject";
+  content: (TextBlock | ImageBlock)[];
+  source: Source;
+  key?: string;
+}
+
+/** An input will never become a message: `how` is `withdrawn`, `blocked` or `aborted`. */
+export interface InputSettled {
+  input: string;
+  how: string;
+  reason?: string;
+}
+
+/** A turn opens. Turns number from 1 in a session. */
+export interface TurnStart {
+  turn: number;
+  trigger: Trigger;
+}
+
+/** Why a turn started: `kind` is `message` or `injection`. */
+export interface Trigger {
+  kind: string;
+  source: Source;
+  input?: string;
+}
+
+/** A turn closes. */
+export interface TurnEnd {
+  turn: number;
+  reason: TurnEndReason;
+}
+
+/** A step opens: the reconstruction boundary of its request. Steps number from 1 in a turn. */
+export interface StepStart {
+  turn: number;
+  step: number;
+}
+
+/** A step closes; `outcome` is `ok` (absent), `overflow`, `error` or `aborted`. */
+export interface StepEnd {
+  turn: number;
+  step: number;
+  outcome?: string;
+}
+
+/** A prompt that joined the history, or a compaction's summary that took its place. */
+export interface UserMessage {
+  content: (TextBlock | ImageBlock)[];
+  source: Source;
+  input?: string;
+}
+
+/** Something the model should know; `envelope` is `context` (wrapped by the projection) or `raw` (verbatim). */
+export interface ContextMessage {
+  content: (TextBlock | ImageBlock)[];
+  source: Source;
+  envelope: string;
+  input?: string;
+  meta?: string;
+}
+
+/** Input that joined a running turn between two steps. */
+export interface SteeringMessage {
+  turn: number;
+  content: (TextBlock | ImageBlock)[];
+  source: Source;
+  input?: string;
+}
+
+/** One decoded piece of a reply, as it came. */
+export interface AssistantChunk {
+  turn: number;
+  step: number;
+  attempt: number;
+  chunk: BlockStart | TextDelta | ReasoningDelta | ToolCallDelta | BlockEnd | UsageChunk | FinishChunk;
+}
+
+/** A block opens at `index`; `block` is `text`, `reasoning` or `tool-call`. `id` and `name` belong to tool calls. */
+export interface BlockStart {
+  type: "block-start";
+  index: number;
+  block: string;
+  id?: string;
+  name?: string;
+}
+
+/** More text of the block at `index`. */
+export interface TextDelta {
+  type: "text-delta";
+  index: number;
+  text: string;
+}
+
+/** More thinking of the block at `index`. */
+export interface ReasoningDelta {
+  type: "reasoning-delta";
+  index: number;
+  text: string;
+}
+
+/** More of the arguments' text of the call at `index`. */
+export interface ToolCallDelta {
+  type: "tool-call-delta";
+  index: number;
+  arguments: string;
+}
+
+/** The block at `index` is complete. */
+export interface BlockEnd {
+  type: "block-end";
+  index: number;
+}
+
+/** The call's usage as known so far; a later one replaces it. */
+export interface UsageChunk {
+  type: "usage";
+  usage: Usage;
+}
+
+/**
+ * The positive end of a reply. `reason` is `stop`, `length`, `tool-calls`, `content-filter`, `refusal` or `other`;
+ * `raw` is the provider's own word where it is another one.
+ */
+export interface FinishChunk {
+  type: "finish";
+  reason: string;
+  raw?: string;
+}
+
+/**
+ * A reply, whole or (with `interrupted`) as far as it came. `finish` is a reason of FinishChunk; `other` where the
+ * stream gave none. Its event's `sources` are the chunks of this attempt, `[]` when the provider sent none.
+ */
+export interface AssistantMessage {
+  turn: number;
+  step: number;
+  content: (TextBlock | ReasoningBlock | ImageBlock | ToolCallBlock | ToolResultBlock)[];
+  provider: string;
+  model: string;
+  finish: string;
+  usage?: Usage;
+  interrupted?: boolean;
+  replay?: Replay;
+}
+
+/** A call is about to run. `arguments` is the model's text after the adapter's named repairs. */
+export interface ToolCall {
+  turn: number;
+  step: number;
+  callId: string;
+  name: string;
+  arguments: string;
+}
+
+/** The answer to a call, exactly as the model sees it. */
+export interface ToolResult {
+  turn: number;
+  step: number;
+  callId: string;
+  content: (TextBlock | ImageBlock)[];
+  isError: boolean;
+  error?: ToolErrorInfo;
+  meta?: string;
+}
+
+/** The whole header: `reason` is `initial`, `resume` or `fallback`. */
+export interface RequestHeader {
+  header: EpochHeader;
+  reason: string;
+}
+
+/** What changed in the header. An empty `messagePrefix` says that there is none any more. */
+export interface RequestHeaderDelta {
+  system?: SystemDelta;
+  tools?: ToolsDelta;
+  config?: CallConfig;
+  messagePrefix?: Message[];
+}
+
+/** A change of the system text by lines, split at `\n` only: leading lines kept, lines put in, trailing lines kept. */
+export interface SystemDelta {
+  keepStart: number;
+  insert: string[];
+  keepEnd: number;
+}
+
+/** A change of the tools by name: removed, changed in their place, added at the end. */
+export interface ToolsDelta {
+  removed: string[];
+  changed: ToolSchema[];
+  added: ToolSchema[];
+}
+
+/**
+ * Bytes are about to leave for a provider. `bytes` counts the body, `sha256` is of the body, `requestSha256` of the
+ * canonical Request, independent of any encoder. `purpose` is `step` or `summary`.
+ */
+export interface RequestSent {
+  purpose: string;
+  attempt: number;
+  encoder: EncoderId;
+  bytes: number;
+  sha256: string;
+  requestSha256: string;
+  turn?: number;
+  step?: number;
+}
+
+/** Which encoder made a body; its version rises when any byte may change. */
+export interface EncoderId {
+  name: string;
+  version: number;
+}
+
+/** A further attempt follows after `delayMs` milliseconds; `code` is the kind of the error that caused it. */
+export interface LlmRetry {
+  turn: number;
+  step: number;
+  attempt: number;
+  code: string;
+  delayMs: number;
+}
+
+/** A person is asked whether a call may run. */
+export interface ApprovalAsked {
+  id: string;
+  callId: string;
+  tool: string;
+  subject: ApprovalSubject;
+}
+
+/** What exactly would happen: `kind` is `command`, `diff`, `path` or `text`. */
+export interface ApprovalSubject {
+  kind: string;
+  text: string;
+}
+
+/** The answer: `outcome` is `allowed`, `denied` or `cancelled`, `scope` is `once` or `session`. */
+export interface ApprovalDecided {
+  id: string;
+  outcome: string;
+  scope: string;
+  by: Source;
+}
+
+/** A compaction begins over the surface nodes `range`; with `config` and `instructions` its request can be rebuilt. */
+export interface CompactStart {
+  trigger: string;
+  range: [number, number];
+  instructions: string;
+  config: CallConfig;
+  turn?: number;
+}
+
+/** What a compaction's model wrote, and what it stands for. */
+export interface CompactSummary {
+  summary: string;
+  shadowed: [number, number][];
+  shadowedTokens: number;
+  model: string;
+  maxTokens: number;
+  usage?: Usage;
+}
+
+/** A compaction is over; with `error` it changed nothing. */
+export interface CompactEnd {
+  error?: TurnError;
+}
+
+/** The session's name; the last one wins. */
+export interface SessionTitle {
+  title: string;
+  by: Source;
+}
+
+/** The whole plan; the last one wins. */
+export interface TodoWrite {
+  todos: Todo[];
+}
+
+/** One line of a plan: `status` is `pending`, `in_progress` or `completed`. */
+export interface Todo {
+  content: string;
+  status: "pending" | "in_progress" | "completed";
+}
+
+/** Take the closed positional range between two current surface nodes, `start` and `end`, and put this event there. */
+export interface Replace {
+  op: "replace";
+  start: number;
+  end: number;
+}

@@ -1,0 +1,48 @@
+"""The generated documents are those of today's tables, and say something of every row of every table."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from refold_protocol.errors import KINDS
+from refold_protocol.rpc.methods import LANGUAGE_METHODS, METHODS
+from refold_protocol.rpc.typescript import declarations
+from refold_protocol.session.endings import TURN_ENDS
+from refold_protocol.session.events import EVENT_TYPES
+from tests.support.reference_page import DOCS, PAGE, TYPESCRIPT, golden_messages, page
+
+TEXT = page(golden_messages())
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert PAGE.read_text(encoding="utf-8") == TEXT, "run `make golden` and read the diff"
+
+
+def test_the_declarations_are_up_to_date() -> None:
+    assert TYPESCRIPT.read_text(encoding="utf-8") == declarations(), "run `make golden` and read the diff"
+
+
+@pytest.mark.parametrize("name", [*METHODS, *EVENT_TYPES])
+def test_every_method_and_every_event_type_has_its_section_with_its_golden_messages(name: str) -> None:
+    section = TEXT.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+    assert golden_messages()[name] in section
+
+
+def test_every_other_row_is_on_the_page() -> None:
+    for word in (*KINDS, *TURN_ENDS, *LANGUAGE_METHODS):
+        assert f"| `{word}` |" in TEXT
+
+
+def test_every_type_that_a_table_names_has_a_section_or_a_declaration() -> None:
+    cells = re.findall(r"^\| `\w+` \| (`.*?`) \|", TEXT, re.MULTILINE)
+    named = {word for cell in cells for word in re.findall(r"[A-Z]\w+", cell)}
+    assert len(named) > 20
+    declared = declarations()
+    for name in named:
+        assert f"\n### {name}\n" in TEXT or f"export type {name}" in declared or f"export interface {name}" in declared, name
+
+
+def test_the_readme_leads_to_the_page() -> None:
+    assert f"(docs/{PAGE.name})" in (DOCS.parent / "README.md").read_text(encoding="utf-8")
