@@ -104,10 +104,12 @@ async def _record_request(instance: Instance, request: Request, turn: int, step:
 
 
 async def _stream(instance: Instance, request: Request, body: bytes, turn: int, step: int) -> None:
-    append = instance.ledger.append
+    append, handle = instance.ledger.append, instance.ledger.handle
     provider = instance.host.provider(request.header.config.provider)
     async with aclosing(instance.seams.stream(provider, request, body)) as chunks:
         async for chunk in chunks:
+            if handle.trouble is not None:  # what streams on could not be kept: stop asking for it
+                raise handle.trouble
             append(Draft(AssistantChunk(turn, step, 1, chunk)))
 
 

@@ -17,6 +17,7 @@ from refold_protocol.session.messages import (
     text_content,
     text_of,
 )
+from refold_storage.memory import MemoryStore
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, assert_proven, echo, end_of, last, scripted_session, turn, types
 
@@ -142,3 +143,31 @@ async def test_a_bug_in_the_loops_surroundings_ends_the_turn_and_not_the_session
         assert data.reason.error is not None
         assert data.reason.error.kind == "invariant"
         assert end_of(await turn(session)) == "completed"
+
+
+async def test_a_stream_is_not_read_on_when_what_it_says_cannot_be_kept() -> None:
+    full = False
+
+    def fail_point(stage: str) -> None:
+        if full:
+            raise StorageFullError("no space left")
+
+    pause = Pause()
+    provider = ScriptedProvider([BlockStart(0, "text"), TextDelta(0, "kept"), pause, *says("never")], says("again"))
+    store = MemoryStore(clock=lambda: 1_000, fail_point=fail_point)
+    async with scripted_session(ScriptedHost(provider), store=store) as session:
+        _, number, _ = await session.start(text_content("go"), CLIENT)
+        await pause.reached.wait()
+        full = True
+        with pytest.raises(StorageFullError):
+            await session.ledger.flush()
+        pause.go_on.set()
+        with pytest.raises(StorageFullError):
+            await session.turns.wait(number)
+        full = False
+        reply = last(session, AssistantMessage)
+        assert isinstance(reply, AssistantMessage)
+        assert text_of(reply.content) == "kept"
+        assert provider.closed == 1
+        assert end_of(await turn(session, "there is space again")) == "completed"
+        assert_proven(session)
