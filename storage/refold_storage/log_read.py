@@ -153,8 +153,10 @@ class ReadHandle:
         return committed_lines(self._environment, self._row.number, first, last, max_bytes)
 
     def _look(self) -> tuple[int, SessionRow]:
-        seen = self._environment.last_transaction()  # before looking, so that no commit falls between
         with self._environment.reading() as transaction:
+            # What was seen is the view's own number. A writer's number is in the map for the length of a sync before views
+            # begin at it: taken for seen, the last commit of a turn would be missed until there is another one.
+            seen = transaction.id()
             row = catalog.find(transaction, self._environment.databases, self._session)
             if row is None:
                 raise SessionNotFoundError(f"there is no session {self._session}", session=self._session)

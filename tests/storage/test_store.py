@@ -98,6 +98,22 @@ async def test_a_closed_store_says_so(store: LmdbStore) -> None:
             use()
 
 
+async def test_a_commit_that_is_announced_before_it_can_be_seen_is_not_missed(
+    store: LmdbStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the page that names a commit is synced, its number is there already and a new view still begins before it."""
+    writer = await store.create(NEW)
+    writer.append(chunks(1))
+    await writer.flush()
+    announced = store.environment.last_transaction
+    with monkeypatch.context() as syncing:
+        syncing.setattr(store.environment, "last_transaction", lambda: announced() + 1)
+        reader = await store.open(SESSION, "read")
+    writer.append(chunks(1, 1))
+    await writer.flush()
+    assert reader.refresh() == 1
+
+
 async def test_the_last_transaction_rises_with_every_commit_of_any_process(store: LmdbStore, tmp_path: Path) -> None:
     before = store.last_transaction()
     with StoreChild("write", tmp_path, 1) as child:
