@@ -154,10 +154,13 @@ class Session:
 
     async def interrupt(self, turn: int, cause: AbortCause, *, withdraw_queued: bool = False) -> TurnEndReason | None:
         """Stop a turn; see `Turns.interrupt`. With `withdraw_queued`, what waits behind it is taken back first."""
-        if withdraw_queued:
+        if withdraw_queued and self.turns.knows(turn):
             queued = [one for one in waiting(self.ledger, ("prompt", "steer", "inject")) if one.input != self.turns.input]
             self.ledger.append(*(Draft(InputSettled(one.input, "withdrawn", "the turn was interrupted")) for one in queued))
-        return await self.turns.interrupt(turn, cause)
+        reason = await self.turns.interrupt(turn, cause)
+        if withdraw_queued:
+            await self.ledger.flush()  # where the turn had ended before, nothing else made the withdrawals durable
+        return reason
 
     async def configure(self, patch: SettingsPatch) -> tuple[SessionSettings, int]:
         """Change settings from the next request on; give those in force and the seq of their record.

@@ -105,6 +105,10 @@ class Turns:
             self.take()
             self.run(queued[0])
 
+    def knows(self, turn: int) -> bool:
+        """Tell whether there is such a turn: one that runs, or that has ended."""
+        return turn == self.running or self._ledger.turn_end(turn) is not None
+
     async def wait(self, turn: int) -> Event:
         """Wait for the durable end of a turn and give its event. Raises TurnMismatchError for a turn that never was, and
         the error that kept its end from becoming durable."""
@@ -136,7 +140,7 @@ class Turns:
         """
         if turn == self.running:
             self._control.interrupt(cause)
-        elif self._ledger.turn_end(turn) is None:
+        elif not self.knows(turn):
             if self.running is None and self._ledger.folds.work.last_turn == 0:
                 return None
             raise TurnMismatchError(f"this session has no turn {turn}", turn=turn)
