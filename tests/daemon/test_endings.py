@@ -200,3 +200,23 @@ async def test_d01d_a_signal_cancels_also_while_steps_are_being_finished(place: 
             process.popen.send_signal(signal.SIGTERM)
             assert process.wait() == 1
     assert [await reason(place, session) for session in sessions] == [DISPOSED] * 2
+
+
+async def test_d01a_sessions_are_told_together_to_stop_after_their_steps(place: Place) -> None:
+    """A long step in one of them keeps no other from ending."""
+    long, short = Gate(), Gate()
+    played = (answer(text("Half"), long, reply(" and half.")), answer(text("Half"), short, LIST))
+    with FakeProvider(*played) as provider:
+        place.provider(provider.base_url, '[log]\nlevel = "info"')
+        with Process(SERVE, place.daemon_env) as process:
+            begun(process, place)
+            first, second = (half_said_to(process, place) for _ in range(2))
+            process.close_input()
+            process.error_line(b"the connection ends: inputEnded")
+            async with place.daemon() as other:
+                events = await other.subscribe(second)
+                short.open()
+                assert (await until(events, "turn/end"))[-1]["data"]["reason"]["cause"]["kind"] == "disposed"
+            long.open()
+            assert process.wait() == 1
+    assert await reason(place, first) == {"kind": "completed"}

@@ -57,6 +57,7 @@ async def test_what_was_told_early_is_confirmed_by_a_notification_without_events
             await notices.until(lambda told: any("chunk" in event["data"] for event in told.events))
             await notices.until(lambda told: told.durable == told.last and not told.all[-1]["events"])
             assert notices.all[-1]["prev"] == notices.last
+            assert "phase" not in notices.all[-1], "it says this and nothing else"
             gate.open()
             await notices.until(is_over)
 
@@ -86,6 +87,24 @@ async def test_from_every_place_of_a_log_a_subscription_gives_the_same_events(pl
             assert notices.events == events[after + 1 :]
             assert notices.all[0]["prev"] == after
         assert len({notices.reply["subscription"] for notices in everywhere}) == len(events) + 1
+
+
+async def test_chunks_can_be_left_out_where_their_message_says_the_same(place: Place) -> None:
+    async with FakeProvider(answer(reply("One.")), answer(text("Half"), end="hang")) as provider:
+        place.provider(provider.base_url)
+        async with place.daemon() as client:
+            wire, session = Wire(client), await new_session(client, place)
+            await client.prompt(session, "go")
+            await client.start_turn(session, "again")
+            live, none = [await wire.subscribe(session, -1, chunks=chunks) for chunks in ("live", "none")]
+            await live.until(lambda told: any(event["data"].get("chunk", {}).get("text") == "Half" for event in told.events))
+            await client.interrupt(session, 2)
+            for notices in (live, none):
+                await notices.until(lambda told: is_over(told) and told.events[-1]["data"]["turn"] == 2)
+            whole = (await client.read(session, "events"))["events"]
+    assert none.events == [event for event in whole if event["type"] != "assistant/chunk"]
+    first = next(event["seq"] for event in whole if event["type"] == "turn/end")
+    assert live.events == [event for event in whole if event["type"] != "assistant/chunk" or event["seq"] > first]
 
 
 async def test_tail_means_from_now_on(place: Place) -> None:
@@ -135,20 +154,22 @@ async def test_an_ended_subscription_says_how_far_it_came_and_leaves_the_others_
 
 
 async def test_a_subscription_outlives_the_closing_of_its_session(place: Place) -> None:
+    """Whoever writes next, another process or this one again, is followed, and named in the notifications."""
     place.script({"text": "One."}, {"text": "Two."}, {"text": "Three."})
-    async with place.daemon() as client:
+    async with place.daemon() as client, place.daemon() as other:
         session, events = await played_session(client, place)
-        wire = Wire(client)
-        notices = await wire.subscribe(session, -1)
+        notices = await Wire(client).subscribe(session, -1)
+        writers = [notices.reply["writer"]]
         await client.close_session(session)
-        await notices.until(is_over)
-        assert notices.events == events
-        before = notices.all[-1]["writer"]
-        opened = await client.open_session(session)
-        await client.prompt(session, "And?")
-        await notices.until(lambda told: told.last > len(events) and is_over(told))
-        assert notices.events == (await client.read(session, "events"))["events"]
-        assert (before, notices.all[-1]["writer"]) == (notices.reply["writer"], opened["writer"])
+        for count, writing in enumerate((other, client), 3):
+            writers.append((await writing.open_session(session))["writer"])
+            await writing.prompt(session, "And?")
+            await writing.close_session(session)
+            await notices.until(lambda told, turn=count: is_over(told) and told.events[-1]["data"]["turn"] == turn)
+            assert notices.all[-1]["writer"] == writers[-1]
+        assert notices.events[: len(events)] == events
+        assert notices.events == await place.recorded(session)
+        assert len(set(writers)) == 3
         await client.request("event/unsubscribe", {"subscription": notices.reply["subscription"]})
 
 

@@ -15,13 +15,16 @@ TOLD_WHEN_DURABLE = {"input/accepted", "input/settled", "tool/call", "turn/end"}
 
 
 class Notices:
-    """All notifications of one subscription, checked as they come: in order, without gap, and never too early."""
+    """All notifications of one subscription, checked as they come: in order, never too early, and without a gap where it
+    asked for the whole."""
 
-    def __init__(self, after: int) -> None:
+    def __init__(self, after: int, *, whole: bool = True) -> None:
         self.all: list[Json] = []
         self.events: list[Json] = []
         self.reply: Json = {}
         self.last = after
+        self._whole = whole
+        self._fault: AssertionError | None = None
         self._news = anyio.Event()
 
     @property
@@ -32,13 +35,25 @@ class Notices:
     async def until(self, condition: Callable[[Notices], bool]) -> None:
         """Wait until something holds of what has come."""
         while not condition(self):
+            if self._fault is not None:
+                raise self._fault
             await self._news.wait()
 
     def take(self, notice: Json) -> None:
-        """Take one, and check it against those before."""
+        """Take one, and check it against those before; `until` raises what is found wrong, too."""
+        try:
+            self._take(notice)
+        except AssertionError as error:
+            self._fault = error
+            raise
+        finally:
+            self._news.set()
+            self._news = anyio.Event()
+
+    def _take(self, notice: Json) -> None:
         assert notice["prev"] == self.last
         for event in notice["events"]:
-            assert event["seq"] == self.last + 1
+            assert event["seq"] == self.last + 1 or (event["seq"] > self.last and not self._whole)
             self.last = event["seq"]
             assert event["type"] not in TOLD_WHEN_DURABLE or event["seq"] <= notice["durable"], event
         assert self.durable <= notice["durable"] <= notice["tail"]
@@ -46,8 +61,6 @@ class Notices:
         assert len(notice["events"]) <= 512
         self.all.append(notice)
         self.events += notice["events"]
-        self._news.set()
-        self._news = anyio.Event()
 
 
 class Wire:
@@ -63,7 +76,7 @@ class Wire:
 
         def claim(reply: Json) -> None:
             assert reply["subscription"] not in self._open
-            notices = Notices(reply["tail"] if after == "tail" else int(after))
+            notices = Notices(reply["tail"] if after == "tail" else int(after), whole=more.get("chunks", "all") == "all")
             notices.reply = reply
             self._open[reply["subscription"]] = notices
 
