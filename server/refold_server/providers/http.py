@@ -138,9 +138,9 @@ class HttpProvider:
                         raise decoder.failure
                 last = decoder.close()
             except (httpx.HTTPError, ProviderError) as error:
-                if not decoder.complete or decoder.failure is not None:
+                if not decoder.complete:
                     raise self._broken(error) from None
-                last = decoder.close(cut=True)  # the reply had its end: nothing was lost
+                last = decoder.close(cut=True)  # the reply had its end: nothing was lost, unless an error came behind it
             for chunk in last:
                 yield chunk
             if decoder.failure is not None:

@@ -120,7 +120,7 @@ async def test_a_server_that_wants_a_key_where_none_is_set_says_how_to_set_one()
 async def test_keys_never_show_in_errors_or_logs(caplog: pytest.LogCaptureFixture) -> None:
     """Even where the provider sends them back."""
     caplog.set_level(logging.DEBUG)
-    echo = f"Incorrect key {KEY} or Bearer hush-hush-token".encode()
+    echo = f"Incorrect key {KEY} or hush-hush-token".encode()
     answers = [
         Answer((b'{"error":{"message":"' + echo + b'"}}',), status=401, headers=(("content-type", "application/json"),)),
         answer(event({"error": {"message": echo.decode()}})),

@@ -207,7 +207,15 @@ async def test_an_encoding_that_cannot_be_read_is_named() -> None:
 async def test_compressed_data_that_is_none_is_a_bad_stream() -> None:
     with FakeProvider(Answer((b"not gzip at all",), headers=GZIP)) as server:
         async with http_provider(server.base_url) as provider:
-            assert (await error_of(provider)).error_kind == "provider.badStream"
+            error = await error_of(provider)
+    assert (error.error_kind, "compressed" in error.message) == ("provider.badStream", True)
+
+
+async def test_an_error_behind_the_finish_reason_is_an_error() -> None:
+    stream = text("a") + chunk({}, "stop") + event({"error": {"message": "billing stopped", "code": "insufficient_quota"}})
+    with FakeProvider(answer(stream)) as server:
+        async with http_provider(server.base_url) as provider:
+            assert "billing stopped" in (await error_of(provider)).message
 
 
 async def test_a_line_of_three_megabytes_arrives() -> None:

@@ -57,6 +57,7 @@ def test_a_page_of_html_is_told_in_one_line_with_the_status() -> None:
     """A-06a."""
     found = status_error(502, HTML, SIGN_IN, NOW)
     assert found.error_kind in RETRYABLE_KINDS
+    assert found.message == status_error(502, HTML, b"<p>bad</p>", NOW).message
     assert found.message == "the provider answered 502 (Bad Gateway) with a page of HTML; try again later"
 
 
