@@ -33,4 +33,4 @@ def _credentials(provider: ProviderConfig, env: Mapping[str, str]) -> str:
         return "command"
     if provider.key_env is None:
         return "none"
-    return "present" if env.get(provider.key_env) else "missing"
+    return "present" if env.get(provider.key_env, "").strip() else "missing"

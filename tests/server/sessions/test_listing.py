@@ -1,0 +1,139 @@
+"""The list of sessions: pages that neither lose nor repeat a row, filters, cursors as text, the status that can be known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold_protocol.errors import ConfigError
+from refold_protocol.ids import InputId, SessionId
+from refold_protocol.rpc.params import SessionListParams
+from refold_protocol.session.events import Draft, InputAccepted, SessionTitle
+from refold_protocol.session.messages import Source, text_content
+from refold_server.loop.instance import Host
+from refold_server.sessions import listing
+from refold_server.sessions.listing import page_of_sessions, read_cursor, session_row, write_cursor
+from refold_server.sessions.registry import Sessions
+from refold_storage.interface import NewSession
+from refold_storage.memory import MemoryStore
+from tests.support.stores import HandClock
+
+pytestmark = pytest.mark.anyio
+
+
+def no_host(cwd: str) -> Host:
+    raise AssertionError(f"a list needs no host, in {cwd}")
+
+
+def no_work(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    raise AssertionError(f"a list starts nothing: {work}")
+
+
+class Shelf:
+    """A store in memory with sessions s0, s1, … of one millisecond each, closed, and what lists them."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock(0)
+        self.store = MemoryStore(clock=self.clock)
+        self.sessions = Sessions(self.store, no_host, no_work)
+        self._count = 0
+
+    async def put(self, *titles: str | None, cwd: str = "/") -> None:
+        """Put a session there for each title."""
+        for title in titles:
+            self.clock.now += 1
+            handle = await self.store.create(NewSession(SessionId(f"s{self._count}"), cwd, self.clock.now))
+            self._count += 1
+            handle.append([Draft(InputAccepted(InputId("i"), "prompt", text_content("go"), Source("cli")))])
+            if title is not None:
+                handle.append([Draft(SessionTitle(title, Source("cli")))])
+            await handle.close()
+
+    def pages(self, limit: int, **filters: Any) -> list[list[str]]:
+        """The ids on all pages, each page begun with the text of the cursor before."""
+        found: list[list[str]] = []
+        cursor: str | None = None
+        while True:
+            before = None if cursor is None else read_cursor(cursor)
+            page = page_of_sessions(self.sessions, SessionListParams(limit, **filters), before)
+            found.append([row.session for row in page.sessions])
+            cursor = page.next
+            if cursor is None:
+                return found
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 6, 7, 8, 100])
+async def test_pages_hold_every_session_once_in_order(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "CHUNK", 3)
+    shelf = Shelf()
+    await shelf.put(*[None] * 7)
+    pages = shelf.pages(limit)
+    assert [one for page in pages for one in page] == [f"s{number}" for number in range(6, -1, -1)]
+    assert all(len(page) == limit for page in pages[:-1])
+    assert pages[-1] != []
+
+
+async def test_a_page_looks_at_so_many_rows_only_and_the_next_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "LOOKED_AT", 4)
+    shelf = Shelf()
+    await shelf.put("rare", *["frequent"] * 9)
+    assert shelf.pages(5, text="rare") == [[], [], ["s0"]]
+
+
+async def test_text_is_looked_for_in_titles_whatever_its_case() -> None:
+    shelf = Shelf()
+    await shelf.put("Straße nach Rom", "ROM", None, "anything")
+    assert shelf.pages(9, text="rom") == [["s1", "s0"]]
+    assert shelf.pages(9, text="STRASSE") == [["s0"]]
+    assert shelf.pages(9, text="") == [["s3", "s2", "s1", "s0"]]
+
+
+async def test_a_folder_keeps_its_own_sessions(tmp_path: Path) -> None:
+    shelf = Shelf()
+    await shelf.put(None, cwd=str(tmp_path))
+    await shelf.put(None, cwd=f"{tmp_path}/below")
+    assert shelf.pages(9, cwd=str(tmp_path)) == [["s0"]]
+    assert shelf.pages(9, cwd=tmp_path.as_uri()) == [["s0"]]
+    with pytest.raises(ConfigError):
+        shelf.pages(9, cwd="relative")
+
+
+async def test_what_somebody_writes_runs_and_what_nobody_writes_is_idle() -> None:
+    shelf = Shelf()
+    await shelf.put(None)
+    assert session_row(shelf.sessions, shelf.store.get(SessionId("s0"))).status == "idle"
+    handle = await shelf.store.open(SessionId("s0"), "write")
+    assert session_row(shelf.sessions, shelf.store.get(SessionId("s0"))).status == "running"
+    await handle.close()
+
+
+async def test_a_row_without_activity_of_its_own_has_the_time_of_its_creation() -> None:
+    shelf = Shelf()
+    handle = await shelf.store.create(NewSession(SessionId("s0"), "/", 5))
+    handle.append([Draft(SessionTitle("t", Source("cli")), time=99)])
+    await handle.close()
+    row = session_row(shelf.sessions, shelf.store.get(SessionId("s0")))
+    assert (row.created_at, row.title, row.turns) == (5, "t", 0)
+    assert row.last_activity == (shelf.store.get(SessionId("s0")).summary.last_activity or 5)
+
+
+@given(st.tuples(st.integers(0, 1 << 60), st.integers(0, 1 << 60)))
+def test_a_cursor_that_was_written_is_read_again(cursor: tuple[int, int]) -> None:
+    assert read_cursor(write_cursor(cursor)) == cursor
+
+
+@given(st.text(alphabet="0123456789.-+ _e٣²", max_size=8))
+def test_what_is_read_as_a_cursor_holds_two_numbers_and_all_else_is_refused(text: str) -> None:
+    try:
+        activity, number = read_cursor(text)
+    except ValueError:
+        return
+    assert activity >= 0
+    assert number >= 0
+    assert set(text) <= set("0123456789.")
+    assert text.count(".") == 1
