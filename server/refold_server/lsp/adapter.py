@@ -11,7 +11,7 @@ import json
 import logging
 import re
 from collections.abc import Callable
-from enum import Enum
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
 from uuid import uuid4
@@ -53,6 +53,8 @@ class PyglsMounted:
     def notify(self, method: str, params: Raw | None) -> None:
         """Take a notification. A document whose change cannot be read is forgotten: the disk is better than a wrong text."""
         given = _json(params)
+        if method == types.TEXT_DOCUMENT_DID_CHANGE:
+            _drop_null_ranges(given)
         try:
             self._protocol.handle_message(self._structured({"jsonrpc": "2.0", "method": method}, given))
         except WireError as error:
@@ -194,7 +196,7 @@ def _register(server: LanguageServer, features: Features, documents: Callable[[]
 
     def code_action(params: types.CodeActionParams) -> object:
         context = params.context
-        only = None if context.only is None else tuple(_word(kind) for kind in context.only)
+        only = None if context.only is None else tuple(context.only)
         reported = tuple(f"line {one.range.start.line + 1}: {one.message}" for one in context.diagnostics)
         return features.actions(Asked(params.text_document.uri, _range(params.range), only, reported), documents())
 
@@ -234,18 +236,21 @@ def _json(params: Raw | None) -> Any:
 def _uri(params: Any) -> str:
     try:
         return str(params["textDocument"]["uri"])
-    except (KeyError, TypeError, IndexError):
+    except (KeyError, TypeError):  # another shape than LSP's
         return ""
 
 
+def _drop_null_ranges(params: Any) -> None:
+    """Take a range that is null for one that is absent: some clients send whole texts so, and pygls refuses them."""
+    with suppress(KeyError, TypeError, AttributeError):  # another shape than LSP's: pygls says what is wrong with it
+        for change in params["contentChanges"]:
+            if change.get("range", ...) is None:
+                del change["range"]
+
+
 def _range(given: types.Range) -> Range:
-    """Convert a range; a negative number, which pygls lets pass, counts as 0."""
-    start, end = (Position(max(one.line, 0), max(one.character, 0)) for one in (given.start, given.end))
+    start, end = (Position(one.line, one.character) for one in (given.start, given.end))
     return Range(start, end)
-
-
-def _word(kind: str) -> str:
-    return str(kind.value) if isinstance(kind, Enum) else kind
 
 
 def _place_and_reason(error: BaseException | None) -> tuple[str, str]:

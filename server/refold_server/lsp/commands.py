@@ -44,6 +44,10 @@ class Workbench(Struct, frozen=True):
     spawn: Spawn
 
 
+class _Arguments(Struct, frozen=True):
+    arguments: tuple[SelectionParams]
+
+
 class Commands:
     """The commands of one connection."""
 
@@ -122,13 +126,10 @@ class Commands:
 
 def read_argument(command: str, arguments: tuple[Any, ...]) -> SelectionParams:
     """Read a command's argument. Raises WireError naming the path of what is wrong."""
-    if len(arguments) != 1:
-        raise WireError(bad_param(command, "$.arguments", f"one argument is taken, not {len(arguments)}"))
     try:
-        return msgspec.convert(arguments[0], SelectionParams)
+        return msgspec.convert({"arguments": arguments}, _Arguments).arguments[0]
     except (msgspec.ValidationError, RecursionError) as error:
-        refused = invalid_params(command, error)
-        raise WireError(refused) from None
+        raise WireError(invalid_params(command, error)) from None
 
 
 def _last_reply(session: Session, after: int, end: Event) -> str:

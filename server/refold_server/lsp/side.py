@@ -63,9 +63,10 @@ class LanguageSide:
         return tuple(OpenBuffer(one.path, one.text, one.version, one.saved) for one in documents if one.path is not None)
 
     def close(self) -> None:
-        """End: nothing is edited any more."""
+        """End: nothing is edited any more, and nobody waits for the import."""
         if self._serving is not None:
             self._serving.commands.close()
+            self._serving.wing.close()
 
     def _request_handler(self, name: str) -> Handler:
         async def handle(params: Raw) -> object:

@@ -17,12 +17,16 @@ from uuid import uuid4
 
 from msgspec import Raw
 
-from refold_protocol.rpc.errors import WireError, internal_error
+from refold_protocol.rpc.errors import WireError, internal_error, request_cancelled
 from refold_server.lsp.documents import OpenDocument
 from refold_server.lsp.mounted import Deferred, Mounted
 
 BURST: Final = 16
 """So many steps that waited are taken before the loop turns to other things."""
+
+LATER_S: Final = 0.2
+"""Seconds by which the import waits for other things that clients do first, unless somebody waits for an answer: Python's
+threads share one interpreter, so everything would take twice as long meanwhile."""
 
 T = TypeVar("T")
 
@@ -37,13 +41,15 @@ class Wing:
         self._waiting: deque[Callable[[], None]] = deque()
         self._mounted: Mounted | None = None
         self._failure: str | None = None
+        self._is_settled = False
         self._loop: asyncio.AbstractEventLoop
+        self._later: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to mount; call it on the event loop. No end of a connection waits for an import: its thread ends with the
-        process."""
+        """Begin to mount, now or a little later; call it on the event loop, once. No end of a connection waits for an import:
+        its thread ends with the process."""
         self._loop = asyncio.get_running_loop()
-        threading.Thread(target=self._load, name="refold-lsp", daemon=True).start()
+        self._later = self._loop.call_later(LATER_S, self._begin)
 
     def notify(self, method: str, params: Raw | None) -> None:
         """Take a notification."""
@@ -62,7 +68,7 @@ class Wing:
 
         def serve(mounted: Mounted | None) -> object:
             if mounted is None:
-                raise WireError(internal_error(self._failure or ""))
+                raise WireError(request_cancelled(method) if self._failure is None else internal_error(self._failure))
             return mounted.request(method, params)
 
         result = await self.in_turn(serve)
@@ -73,7 +79,8 @@ class Wing:
         return await self.in_turn(lambda mounted: () if mounted is None else mounted.documents())
 
     async def in_turn(self, ask: Callable[[Mounted | None], T]) -> T:
-        """Call `ask` when everything before it was done, and give what it gives; with None where nothing could be mounted."""
+        """Call `ask` when everything before it was done, and give what it gives; with None where nothing is mounted, because
+        that failed or the connection ended before."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def step() -> None:
@@ -85,17 +92,25 @@ class Wing:
                 answer.set_exception(error)
 
         self._take_turn(step)
+        self._begin()
         return await answer
 
-    @property
-    def _is_settled(self) -> bool:
-        return self._mounted is not None or self._failure is not None
+    def close(self) -> None:
+        """Wait for the library no longer: whoever asked something of it is answered now."""
+        self._later = None
+        self._settle(None, None)
 
     def _take_turn(self, step: Callable[[], None]) -> None:
         if self._is_settled and not self._waiting:
             step()
         else:
             self._waiting.append(step)
+
+    def _begin(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+            threading.Thread(target=self._load, name="refold-lsp", daemon=True).start()
 
     def _load(self) -> None:
         mounted, failure = None, None
@@ -108,8 +123,9 @@ class Wing:
             self._loop.call_soon_threadsafe(self._settle, mounted, failure)
 
     def _settle(self, mounted: Mounted | None, failure: str | None) -> None:
-        self._mounted, self._failure = mounted, failure
-        self._catch_up()
+        if not self._is_settled:
+            self._is_settled, self._mounted, self._failure = True, mounted, failure
+            self._catch_up()
 
     def _catch_up(self) -> None:
         for _ in range(min(BURST, len(self._waiting))):

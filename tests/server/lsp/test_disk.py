@@ -1,0 +1,108 @@
+"""A file's text is replaced whole, or it stays as it was."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from refold_server.lsp import disk
+from refold_server.lsp.disk import MARK, DiskText, FileChangedError, read_text, replace_text
+
+
+def read(path: Path) -> DiskText:
+    found = read_text(str(path))
+    assert found is not None
+    return found
+
+
+def made(path: Path, data: bytes = b"old\n") -> DiskText:
+    path.write_bytes(data)
+    return read(path)
+
+
+def test_a_file_is_read_with_its_text_where_it_has_one(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    assert read_text(str(file)) is None
+    assert made(file, "é\r\n".encode()) == DiskText("é\r\n".encode(), "é\r\n")
+    assert made(file, MARK + b"a") == DiskText(MARK + b"a", "a")
+    assert made(file, b"\xff") == DiskText(b"\xff", None)
+    with pytest.raises(OSError, match="directory"):
+        read_text(str(tmp_path))
+
+
+def test_the_text_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    replace_text(str(file), made(file), "new é\r\n")
+    assert file.read_bytes() == "new é\r\n".encode()
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_the_byte_order_mark_stays(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    replace_text(str(file), made(file, MARK + b"old"), "new")
+    assert file.read_bytes() == MARK + b"new"
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o600, 0o444])
+def test_permissions_stay(tmp_path: Path, mode: int) -> None:
+    file = tmp_path / "a"
+    before = made(file)
+    file.chmod(mode)
+    replace_text(str(file), before, "new")
+    assert file.stat().st_mode & 0o7777 == mode
+
+
+def test_a_link_stays_one_and_its_file_has_the_text(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    file, link = tmp_path / "sub" / "a", tmp_path / "link"
+    before = made(file)
+    link.symlink_to("sub/a")
+    replace_text(str(link), before, "new")
+    assert link.is_symlink()
+    assert file.read_text() == "new"
+
+
+def test_all_names_of_a_file_have_the_text(tmp_path: Path) -> None:
+    file, other = tmp_path / "a", tmp_path / "b"
+    before = made(file, b"a longer old text\n")
+    other.hardlink_to(file)
+    replace_text(str(file), before, "new")
+    assert other.read_text() == "new"
+    replace_text(str(other), read(other), "new, and longer than before")
+    assert file.read_text() == "new, and longer than before"
+    assert file.samefile(other)
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_e05_a_file_that_changed_meanwhile_is_left_alone_although_its_time_did_not_change(tmp_path: Path, linked: bool) -> None:
+    file = tmp_path / "a"
+    before = made(file)
+    times = file.stat().st_atime_ns, file.stat().st_mtime_ns
+    if linked:
+        (tmp_path / "b").hardlink_to(file)
+    file.write_bytes(b"odd\n")
+    os.utime(file, ns=times)
+    with pytest.raises(FileChangedError):
+        replace_text(str(file), before, "new")
+    assert file.read_bytes() == b"odd\n"
+    assert sorted(os.listdir(tmp_path)) == (["a", "b"] if linked else ["a"])
+
+
+def test_a_disk_that_is_full_leaves_the_old_text_and_nothing_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a"
+    before = made(file)
+
+    def full(*given: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(disk.os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        replace_text(str(file), before, "new")
+    (tmp_path / "b").hardlink_to(file)
+    monkeypatch.setattr(disk.os, "posix_fallocate", full)
+    with pytest.raises(OSError, match="No space"):
+        replace_text(str(file), before, "new, and longer")
+    assert file.read_bytes() == b"old\n"
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
