@@ -1,0 +1,146 @@
+-- Owns what is beside the text of one chat buffer: highlights, and what came of tool calls, as virtual text.
+-- Knows places, not text: whoever moves or cuts text says so. What is asked for waits until `set`, when its text is there.
+
+local settings = require("refold.settings")
+
+local api = vim.api
+
+local Marks = {}
+Marks.__index = Marks
+
+local NAMESPACE = api.nvim_create_namespace("refold")
+
+---@class refold.Note
+---@field row integer the line of the call
+---@field call integer seq of the `tool/call`
+---@field result integer? seq of the `tool/result`
+---@field text string? what came of it
+---@field ok boolean?
+---@field mark integer? the extmark that says so
+
+---@class refold.Marks
+---@field buffer integer
+---@field notes table<string, refold.Note> by call id
+---@field private waiting fun()[]
+---@field private stretch table? the last highlight, which text behind it of the same kind makes longer
+
+---@param buffer integer
+---@return refold.Marks
+function Marks.new(buffer)
+  local marks = setmetatable({ buffer = buffer }, Marks)
+  marks:clear()
+  return marks
+end
+
+---Remove everything.
+function Marks:clear()
+  self.notes, self.waiting, self.stretch = {}, {}, nil
+  api.nvim_buf_clear_namespace(self.buffer, NAMESPACE, 0, -1)
+end
+
+---Highlight the text between two places.
+---@param group string
+---@param from { row: integer, col: integer }
+---@param to { row: integer, col: integer }
+function Marks:highlight(group, from, to)
+  local stretch = self.stretch
+  if not (stretch and stretch.group == group and stretch.to.row == from.row and stretch.to.col == from.col) then
+    stretch = { group = group, from = from }
+    self.stretch = stretch
+  end
+  stretch.to = to
+  if stretch.waits then
+    return
+  end
+  stretch.waits = true
+  table.insert(self.waiting, function()
+    stretch.waits = false
+    local options = { id = stretch.mark, end_row = stretch.to.row, end_col = stretch.to.col, hl_group = group }
+    stretch.mark = api.nvim_buf_set_extmark(self.buffer, NAMESPACE, stretch.from.row, stretch.from.col, options)
+  end)
+end
+
+---A line is that of a tool call.
+---@param id string
+---@param row integer
+---@param seq integer
+function Marks:call(id, row, seq)
+  self.notes[id] = { row = row, call = seq }
+  self:say(id, {})
+end
+
+---Say beside a call's line what came of it; nothing yet where `said` has no text.
+---@param id string
+---@param said { text: string?, ok: boolean?, result: integer? }
+---@return { text: string?, ok: boolean?, result: integer? }? before what was said until now; nil for a call without a line
+function Marks:say(id, said)
+  local note = self.notes[id]
+  if not note then
+    return nil
+  end
+  local before = { text = note.text, ok = note.ok, result = note.result }
+  note.text, note.ok, note.result = said.text, said.ok, said.result
+  table.insert(self.waiting, function()
+    local icons = settings.get().icons
+    local virtual = { "  …", "RefoldRunning" }
+    if note.text then
+      local sign = note.ok and icons.done or icons.failed
+      virtual = { ("  %s %s"):format(sign, note.text), note.ok and "RefoldDone" or "RefoldFailed" }
+    end
+    local options = { id = note.mark, virt_text = { virtual }, virt_text_pos = "eol" }
+    note.mark = api.nvim_buf_set_extmark(self.buffer, NAMESPACE, note.row, 0, options)
+  end)
+  return before
+end
+
+---Show what was asked for; its text is in the buffer.
+function Marks:set()
+  local waiting = self.waiting
+  self.waiting = {}
+  for _, fn in ipairs(waiting) do
+    fn()
+  end
+end
+
+---Forget what begins behind a place, whose text is about to go. Nothing may wait. Gives the highlights, for `restore`.
+---@param place { row: integer, col: integer }
+---@return table[]
+function Marks:cut(place)
+  local cut = {}
+  local marks = api.nvim_buf_get_extmarks(self.buffer, NAMESPACE, { place.row, place.col }, -1, { details = true })
+  for _, mark in ipairs(marks) do
+    local id, row, col, more = unpack(mark)
+    if more.hl_group then
+      table.insert(cut, { more.hl_group, { row = row, col = col }, { row = more.end_row, col = more.end_col } })
+    end
+    api.nvim_buf_del_extmark(self.buffer, NAMESPACE, id)
+  end
+  for id, note in pairs(self.notes) do
+    if note.row > place.row or (note.row == place.row and place.col == 0) then
+      self.notes[id] = nil
+    end
+  end
+  self.stretch = nil
+  return cut
+end
+
+---Highlight again what was cut; its text comes back.
+---@param cut table[]
+function Marks:restore(cut)
+  for _, highlight in ipairs(cut) do
+    self:highlight(unpack(highlight))
+  end
+end
+
+---Give the call whose line a row is, if it is one.
+---@param row integer
+---@return refold.Note?
+function Marks:call_at(row)
+  for _, note in pairs(self.notes) do
+    if note.row == row then
+      return note
+    end
+  end
+end
+
+return Marks
