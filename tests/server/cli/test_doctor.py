@@ -27,6 +27,7 @@ from refold_server.cli.screen import Look
 from tests.support.chat_stream import text
 from tests.support.commands import Done, Here, finish, start
 from tests.support.fake_provider import FakeProvider, Gate, answer
+from tests.support.store_child import StoreChild
 
 KEYED = '[providers.far]\ndialect = "chat-completions"\nbase_url = "http://127.0.0.1:9/v1"\nkey_env = "FAR_KEY"\n'
 STORE = StoreState(0, 4096, 4096, 1 << 20, 1, 0, ())
@@ -80,6 +81,18 @@ def test_who_writes_a_session_is_named(refold: Here, provider: FakeProvider) -> 
     process.send_signal(signal.SIGINT)
     assert finish(process).code == 6
     assert "leases" not in refold("doctor", "--json").values[0]
+
+
+def test_who_reads_the_store_is_named_with_how_far_it_lags(refold: Here) -> None:
+    refold.place.script(*[{"text": "Hi."}] * 2)
+    assert refold("run", "Hello").code == 0
+    with StoreChild("pin", refold.place.store) as child:
+        assert child.answer() == "ready"
+        assert refold("run", "Hello again").code == 0
+        ((reader,),) = [value["store"]["readers"] for value in refold("doctor", "--json").values]
+        assert (reader["pid"], reader["lives"]) == (child.pid, True)
+        assert 1 <= reader["lag"] <= MAX_LAG
+    assert refold("doctor", "--json").values[0]["store"]["readers"] == []
 
 
 def test_a_missing_key_is_found_and_a_present_one_never_shown(refold: Here, monkeypatch: pytest.MonkeyPatch) -> None:
