@@ -22,7 +22,6 @@ test: .venv/.dev ## Run all tests (ARGS="-k name" for some, COVERAGE=1 to note t
 
 coverage: COVERAGE := 1
 coverage: test ## Run all tests and report which branches they took
-	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
 check: .venv/.dev ## Check format, style, types and the direction of imports

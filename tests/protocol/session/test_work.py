@@ -149,7 +149,7 @@ def test_a_closed_turn_leaves_counts_and_the_route_behind_and_nothing_open() -> 
     log.end_step("error")
     log.end_turn()
     route = Route("engine", "chain")
-    assert log.work == Work(instance=1, last_turn=2, last_step=2, prompted=True, sent=True, route=route)
+    assert log.work == Work(instance=1, began=0, last_turn=2, last_step=2, prompted=True, sent=True, route=route)
 
 
 def test_the_open_turn_and_step_are_told_by_their_numbers() -> None:
