@@ -30,6 +30,11 @@ def failure_of(*writes: bytes, cut: bool = False) -> ProviderError:
     return failure
 
 
+def test_a_text_of_another_form_is_a_failure_and_not_skipped() -> None:
+    assert "unknown form: 5" in failure_of(chunk({"content": 5})).message
+    assert "unknown form" in failure_of(chunk({"reasoning": {"effort": "low"}})).message
+
+
 def test_a_part_that_is_no_text_is_a_failure_and_not_skipped() -> None:
     assert "audio" in failure_of(chunk({"content": [{"type": "audio"}]})).message
 

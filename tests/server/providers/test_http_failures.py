@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
+import ssl
 
+import httpx
 import pytest
 
 from refold_protocol.errors import RETRYABLE_KINDS, ProviderError
-from refold_server.providers.http_failures import not_a_stream, request_id, status_error
+from refold_server.providers.http_failures import connection_error, not_a_stream, request_id, status_error
 from tests.support.asking import NOW, error_of, http_provider
 from tests.support.fake_provider import Answer, FakeProvider
 
@@ -158,3 +161,37 @@ async def test_of_an_endless_answer_only_the_beginning_is_read() -> None:
     with FakeProvider(Answer((b"x" * 70_000,), status=500, end="hang")) as server:
         async with http_provider(server.base_url) as provider:
             assert (await error_of(provider)).status == 500
+
+
+def caused(error: httpx.HTTPError, *causes: BaseException) -> httpx.HTTPError:
+    """Give an error with a chain of causes below it, as httpx raises it."""
+    above: BaseException = error
+    for cause in causes:
+        above.__cause__ = cause
+        above = cause
+    return error
+
+
+def untrusted() -> ssl.SSLCertVerificationError:
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error.verify_message = "self-signed certificate"
+    return error
+
+
+@pytest.mark.parametrize(
+    ("raised", "words"),
+    [
+        (caused(httpx.ConnectError(""), OSError("all"), ExceptionGroup("", [ConnectionRefusedError()])), "was refused"),
+        (caused(httpx.ConnectError(""), socket.gaierror(-2, "unknown")), "cannot be resolved"),
+        (caused(httpx.ConnectError(""), untrusted()), "self-signed certificate"),
+        (caused(httpx.ConnectError(""), OSError(113, "No route to host")), "No route to host"),
+        (httpx.ConnectTimeout(""), "no connection within the time limit"),
+        (httpx.ProxyError("503"), "HTTPS_PROXY"),
+        (httpx.ReadError(""), "closed the connection without an answer"),
+    ],
+)
+def test_why_a_server_is_unreachable_is_told_with_where_it_is(raised: httpx.HTTPError, words: str) -> None:
+    found = connection_error(raised, "models.example:8443", answered=False)
+    assert found.error_kind == "provider.unreachable"
+    assert words in found.message
+    assert "models.example:8443" in found.message
