@@ -106,6 +106,8 @@ class Daemon:
             store=self._places.store or (None if options is None else options.store),
         )
         logging.getLogger().setLevel(self._config.log.level.upper())
+        for chatty in ("httpx", "httpcore"):  # they log addresses at `info`, and those may hold secrets
+            logging.getLogger(chatty).setLevel(logging.WARNING)
         self._params = params
         self._language.begin(params, raw)
 
