@@ -19,7 +19,7 @@ WATCH = """
       notices = notices + 1
       return take(self, notice)
     end
-    vim.api.nvim_buf_attach(require('refold.session').current.buffer, false, { on_bytes = function(
+    vim.api.nvim_buf_attach(require('refold.sessions').current.buffer, false, { on_bytes = function(
       _, _, _, _, _, start, _, _, old, _, _, new) table.insert(changes, { start, old, new }) end })
 """
 """Note each change of the chat's buffer: where, how many bytes were there, how many are. Count the notifications of events."""
@@ -90,7 +90,7 @@ def test_a_tool_call_is_one_line_with_what_came_of_it_beside_it(place: Place) ->
         appended(nvim)
         beside = nvim.lua(
             """
-            local buffer = require('refold.session').current.buffer
+            local buffer = require('refold.sessions').current.buffer
             local marks = vim.api.nvim_buf_get_extmarks(buffer, -1, 0, -1, { details = true })
             local said = {}
             for _, mark in ipairs(marks) do
@@ -133,7 +133,7 @@ def test_thinking_is_shown_apart_from_what_is_said_and_can_be_left_out(place: Pl
         appended(nvim)
         nvim.lua("require('refold').setup({ reasoning = false, cmd = require('refold.settings').get().cmd })")
         session = nvim.session()
-        nvim.lua("vim.cmd.bdelete({ require('refold.session').current.buffer, bang = true })")
+        nvim.lua("vim.cmd.bdelete({ require('refold.sessions').current.buffer, bang = true })")
         nvim.lua("require('refold').open(...)", session)
         nvim.session()
         nvim.wait_chat("## You\n\na\n\n## Reply\n\nYes.")
@@ -163,7 +163,7 @@ def test_a_prompt_is_written_below_the_chat_and_sent_by_enter(place: Place) -> N
         begun(nvim)
         assert nvim.lua("return vim.bo.filetype") == "refold-prompt"
         nvim.keys("iTwo<CR>lines<Esc><CR>")
-        nvim.wait("require('refold.session').current.following.reading.ended == 1")
+        nvim.wait("require('refold.sessions').current.following.reading.ended == 1")
         nvim.wait_turn(1)
         assert nvim.chat() == "## You\n\nTwo\nlines\n\n## Reply\n\nYes."
         assert nvim.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)") == [""]
@@ -179,10 +179,10 @@ def test_a_prompt_waits_behind_the_turn_and_one_with_a_bang_joins_it(place: Plac
             nvim.command("RefoldPrompt one")
             nvim.wait_chat("## You\n\none\n\n## Reply\n\nA")
             nvim.command("RefoldPrompt two")
-            nvim.wait("require('refold.session').current.following.reading.waiting == 1")
+            nvim.wait("require('refold.sessions').current.following.reading.waiting == 1")
             nvim.command("RefoldPrompt! meanwhile")
-            nvim.wait("require('refold.session').current.following.reading.waiting == 2")
-            described = nvim.lua("local s = require('refold.session').current; return require('refold.status').describe(s)")
+            nvim.wait("require('refold.sessions').current.following.reading.waiting == 2")
+            described = nvim.lua("local s = require('refold.sessions').current; return require('refold.status').describe(s)")
             assert described == "refold · running · 2 waiting"
             first.open()
             nvim.wait_turn(2)

@@ -73,7 +73,7 @@ def test_a_session_that_was_never_used_is_replaced(place: Place) -> None:
         nvim.command("Refold")
         first = nvim.session()
         kill(nvim)
-        nvim.wait(f"require('refold.session').current.id ~= '{first}'")
+        nvim.wait(f"require('refold.sessions').current.id ~= '{first}'")
         nvim.session()
         nvim.command("RefoldPrompt go")
         nvim.wait_turn(1)
@@ -91,10 +91,10 @@ def test_a_prompt_that_waited_when_the_daemon_died_is_offered_again(place: Place
             nvim.command("RefoldPrompt one")
             nvim.wait_chat("## You\n\none\n\n## Reply\n\nA")
             nvim.command("RefoldPrompt two")
-            nvim.wait("require('refold.session').current.following.reading.waiting == 1")
+            nvim.wait("require('refold.sessions').current.following.reading.waiting == 1")
             kill(nvim)
             nvim.wait_turn(1)
-            assert nvim.notes == ["refold: 1 prompts wait since before; :RefoldPending"]
+            assert nvim.notes == ["refold: 1 prompt waits since before; :RefoldPending"]
             nvim.lua("vim.ui.select = function(items, how, fn) shown = vim.tbl_map(how.format_item, items); fn(items[1]) end")
             nvim.command("RefoldPending")
             nvim.wait_turn(2)
@@ -241,8 +241,8 @@ def test_a_prompt_that_the_log_has_is_not_given_back(place: Place) -> None:
         nvim.command("RefoldPrompt Do it")
         nvim.ask("daemon/health")
         kill(nvim)
-        nvim.wait("require('refold.session').current.following.reading.waiting == 1")
-        nvim.wait("not require('refold.session').current.following.flushing")
+        nvim.wait("require('refold.sessions').current.following.reading.waiting == 1")
+        nvim.wait("not require('refold.sessions').current.following.flushing")
         assert nvim.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)") == [""]
         assert nvim.notes == []
 

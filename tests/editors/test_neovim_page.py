@@ -234,7 +234,7 @@ def test_a_page_that_somebody_wrote_into_is_made_anew_from_the_log(place: Place)
         nvim.wait_turn(1)
         nvim.lua(
             """
-            local buffer = require('refold.session').current.buffer
+            local buffer = require('refold.sessions').current.buffer
             vim.bo[buffer].modifiable = true
             vim.api.nvim_buf_set_lines(buffer, 0, 3, true, {})
             """

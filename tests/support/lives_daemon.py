@@ -1,7 +1,7 @@
-"""Owns a daemon for tests of clients that outlive it: each of its lives follows a script of its own, and ends when it is killed.
+"""Owns a daemon for tests of clients that outlive it: each of its lives follows a script of its own, until it is killed.
 
 `python -m tests.support.lives_daemon FOLDER`. `lives.json` there is a list with an object for each life: `answers` gives the
-result of a method (or `{"error": …}`; several in a list are given one after the other), `then` the messages that are sent behind
+result of a method (or `{"error": …}`, or null for no answer; of a list, one after the other), `then` the messages that follow
 the answer to a method. What a life reads goes to `life-N.jsonl`, one message a line. `daemon/health` answers the process id.
 """
 
@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from refold_protocol.rpc.framing import Frame, FrameReader, encode_frame
 
@@ -30,10 +30,13 @@ def treat(message: Any, life: Any) -> None:
         sys.exit(0)
     if "id" not in message or method is None:
         return
-    known = {"initialize": {"capabilities": {}, "serverInfo": {"name": "lives", "version": "0"}}, "daemon/health": os.getpid()}
-    answer = life.get("answers", {}).get(method, {"pid": known[method]} if method == "daemon/health" else known.get(method, {}))
+    known: dict[str, Any] = {
+        "initialize": {"capabilities": {}, "serverInfo": {"name": "lives", "version": "0"}},
+        "daemon/health": {"pid": os.getpid()},
+    }
+    answer: Any = life.get("answers", {}).get(method, known.get(method, {}))
     if isinstance(answer, list):
-        answer = answer.pop(0)
+        answer = cast("list[Any]", answer).pop(0)
     if answer is not None:
         send({"id": message["id"], **(answer if "error" in answer else {"result": answer})})
         for more in life.get("then", {}).get(method, ()):

@@ -126,22 +126,24 @@ class Neovim:
 
     def session(self) -> str:
         """Wait until the present session is live; give its id."""
-        self.wait("(require('refold.session').current or {}).state == 'live'")
-        return str(self.lua("return require('refold.session').current.id"))
+        self.wait("(require('refold.sessions').current or {}).state == 'live'")
+        return str(self.lua("return require('refold.sessions').current.id"))
 
     def chat(self) -> str:
         """Give the text of the present session's buffer."""
-        code = "local s = require('refold.session').current; return s and vim.api.nvim_buf_get_lines(s.buffer, 0, -1, true) or {}"
+        code = (
+            "local s = require('refold.sessions').current; return s and vim.api.nvim_buf_get_lines(s.buffer, 0, -1, true) or {}"
+        )
         return "\n".join(self.lua(code))
 
     def wait_chat(self, text: str) -> None:
         """Wait until the present session's buffer says exactly that."""
-        shown = "vim.api.nvim_buf_get_lines(require('refold.session').current.buffer, 0, -1, true)"
+        shown = "vim.api.nvim_buf_get_lines(require('refold.sessions').current.buffer, 0, -1, true)"
         self.wait(f"table.concat({shown}, '\\n') == given[1]", text)
 
     def wait_turn(self, turn: int) -> None:
         """Wait until a turn of the present session has ended and is shown."""
-        following = "require('refold.session').current.following"
+        following = "require('refold.sessions').current.following"
         self.wait(f"{following}.reading.ended >= given[1] and not {following}.flushing", turn)
 
     def daemon(self) -> int:

@@ -24,17 +24,26 @@ command("RefoldNew", { desc = "Begin a session" }, function(refold)
   refold.new()
 end)
 
-command("RefoldPrompt", { nargs = "+", bang = true, desc = "Send a prompt; with ! it joins the running turn" }, function(refold, given)
+local prompt = { nargs = "+", bang = true, desc = "Send a prompt; with ! it joins the running turn" }
+command("RefoldPrompt", prompt, function(refold, given)
   refold.prompt(given.args, given.bang)
 end)
 
-command("RefoldInterrupt", { bang = true, desc = "Stop the turn; with ! take back what waits, too" }, function(refold, given)
-  refold.interrupt(given.bang)
-end)
+command(
+  "RefoldInterrupt",
+  { bang = true, desc = "Stop the turn; with ! take back what waits, too" },
+  function(refold, given)
+    refold.interrupt(given.bang)
+  end
+)
 
-command("RefoldSessions", { bang = true, desc = "Choose a session of this folder; with ! of all" }, function(refold, given)
-  refold.sessions(given.bang)
-end)
+command(
+  "RefoldSessions",
+  { bang = true, desc = "Choose a session of this folder; with ! of all" },
+  function(refold, given)
+    refold.sessions(given.bang)
+  end
+)
 
 command("RefoldPending", { desc = "Run or withdraw a prompt that waits since before" }, function(refold)
   refold.pending()

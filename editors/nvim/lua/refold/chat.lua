@@ -2,7 +2,7 @@
 -- Must not know the protocol. Puts nothing into the page's buffer.
 
 local prompts = require("refold.prompts")
-local sessions = require("refold.session")
+local sessions = require("refold.sessions")
 local settings = require("refold.settings")
 local status = require("refold.status")
 
@@ -143,7 +143,8 @@ function M.write(session)
       api.nvim_win_set_buf(window, buffer)
     else
       local height = settings.get().prompt_height
-      window = api.nvim_open_win(buffer, true, { split = "below", win = window_of(session.buffer) or 0, height = height })
+      window =
+        api.nvim_open_win(buffer, true, { split = "below", win = window_of(session.buffer) or 0, height = height })
     end
     dress(window)
     api.nvim_set_option_value("winbar", "  prompt (<CR> sends)", { scope = "local", win = window })

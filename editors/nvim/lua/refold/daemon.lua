@@ -2,6 +2,7 @@
 -- One daemon serves this Neovim. Must not know sessions: whoever cares is told what came, and that it was lost.
 -- Every request is answered once: by the daemon, or by `connection.lost`.
 
+local last_words = require("refold.last_words")
 local settings = require("refold.settings")
 
 local M = {}
@@ -15,6 +16,7 @@ local M = {}
 
 local MAX_STARTS = 5
 local WINDOW_MS = 60000
+local MISCONFIGURED = 2 -- the exit code for a wrong configuration: another start would end in the same way
 
 local client_id ---@type integer? the client of the daemon that runs or starts
 local ready = false
@@ -24,7 +26,8 @@ local waiting = {} ---@type fun(failure: refold.Failure?)[] who wants a daemon t
 local unanswered = {} ---@type table<table, refold.Answer> by a key of each request's own
 local handlers = {} ---@type table<string, fun(params: table)>
 local commands = {} ---@type table<string, fun(command: lsp.Command, context: table)>
-local lost_listeners = {} ---@type fun()[]
+local lost_listeners = {} ---@type fun(failure: refold.Failure?, again: boolean)[]
+local log_place = 0 -- where in the log of the built-in client this daemon's words begin
 local starts = {} ---@type integer[] times of starts nobody asked for, in ms
 
 ---@return vim.lsp.Client?
@@ -48,8 +51,9 @@ function M.on_command(name, fn)
   commands[name] = fn
 end
 
----Have `fn` called each time that the daemon ended unasked, when all that it said was handled.
----@param fn fun()
+---Have `fn` called each time that a daemon that was ready ended, when all that it said was handled: with why (nil where it was
+---asked to), and whether it makes sense to start another one.
+---@param fn fun(failure: refold.Failure?, again: boolean)
 function M.on_lost(fn)
   table.insert(lost_listeners, fn)
 end
@@ -124,16 +128,18 @@ local function ended(id, code, signal)
   local was_ready, asked = ready, stopping
   client_id, ready, stopping = nil, false, false
   local how = signal ~= 0 and ("signal %d"):format(signal) or ("exit code %d"):format(code)
+  local words = code ~= 0 and last_words.since(log_place)
+  how = words and ("%s: %s"):format(how, words) or how
   local lost = failure(("the daemon ended (%s)"):format(how), "connection.lost")
   local told = unanswered
   unanswered = {}
   for _, answer in pairs(told) do
     answer(lost)
   end
-  tell_waiting(failure(("the daemon ended before it was ready (%s); :checkhealth refold"):format(how), "connection.lost"))
-  if was_ready and not asked then
+  tell_waiting(failure(("the daemon ended before it was ready (%s)"):format(how), "connection.lost"))
+  if was_ready then
     for _, fn in ipairs(lost_listeners) do
-      fn()
+      fn(not asked and lost or nil, not asked and code ~= MISCONFIGURED)
     end
   end
 end
@@ -174,6 +180,7 @@ function M.start(fn)
   local alone = function()
     return false -- this daemon is ours, whatever other clients there are
   end
+  log_place = last_words.place()
   client_id = vim.lsp.start(client_config(), { attach = false, reuse_client = alone })
   if not client_id then
     tell_waiting(failure(("%s could not be started; :checkhealth refold"):format(program), "connection.lost"))
@@ -189,7 +196,9 @@ function M.restart(fn)
       return now - at < WINDOW_MS
     end, starts)
     if #starts >= MAX_STARTS then
-      return fn(failure(("the daemon ended %d times in a minute; :Refold tries again"):format(#starts), "connection.lost"))
+      return fn(
+        failure(("the daemon ended %d times in a minute; :Refold tries again"):format(#starts), "connection.lost")
+      )
     end
     table.insert(starts, now)
   end

@@ -49,7 +49,10 @@ local function check_daemon()
   local cmd = settings.get().cmd
   local path = vim.fn.exepath(cmd[1])
   if path == "" then
-    health.error(("there is no program %s"):format(cmd[1]), { ":help refold-install", "or name it: setup{ cmd = { … } }" })
+    health.error(
+      ("there is no program %s"):format(cmd[1]),
+      { ":help refold-install", "or name it: setup{ cmd = { … } }" }
+    )
     return false
   end
   health.ok(("command: %s (%s)"):format(table.concat(cmd, " "), path))

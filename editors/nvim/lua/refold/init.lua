@@ -12,7 +12,7 @@ end
 local function load()
   require("refold.edits")
   require("refold.selection")
-  return require("refold.session"), require("refold.chat"), require("refold.prompts")
+  return require("refold.sessions"), require("refold.chat"), require("refold.prompts")
 end
 
 ---@return string
@@ -23,14 +23,7 @@ end
 ---Call `fn` with the present session; one is begun where there is none.
 ---@param fn fun(session: refold.Session)
 local function with_session(fn)
-  local sessions = load()
-  if sessions.current then
-    return sessions.current:when_live(fn)
-  end
-  sessions.open({ cwd = folder() }, function(session)
-    sessions.current = session
-    fn(session)
-  end)
+  load().present(folder(), fn)
 end
 
 ---Show a session: the one with that id, else the present one, else a new one.

@@ -22,7 +22,11 @@ end
 
 ---@param lines string[]
 local function float(lines)
-  vim.lsp.util.open_floating_preview(lines, "", { focus_id = "refold", border = "rounded", max_width = 100, max_height = 30 })
+  vim.lsp.util.open_floating_preview(
+    lines,
+    "",
+    { focus_id = "refold", border = "rounded", max_width = 100, max_height = 30 }
+  )
 end
 
 ---@param call table a `tool/call`

@@ -2,11 +2,12 @@
 
 local chat = require("refold.chat")
 local daemon = require("refold.daemon")
-local sessions = require("refold.session")
+local sessions = require("refold.sessions")
 
 local M = {}
 
-local PAGE = 100
+M.page = 100 -- so many sessions are offered at once
+
 local UNITS = { { 86400, "d" }, { 3600, "h" }, { 60, "min" } }
 
 ---Say how long ago something was.
@@ -68,7 +69,7 @@ end
 ---Let a person choose among the sessions of a folder, or of all folders, the most recent first; the choice is shown.
 ---@param cwd string? only those of this folder
 function M.pick(cwd)
-  pick({ limit = PAGE, cwd = cwd })
+  pick({ limit = M.page, cwd = cwd })
 end
 
 return M

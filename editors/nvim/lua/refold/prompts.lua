@@ -2,7 +2,7 @@
 -- No prompt is lost: one whose fate is unknown when the daemon dies is given back, unless the log turns out to have it.
 
 local daemon = require("refold.daemon")
-local sessions = require("refold.session")
+local sessions = require("refold.sessions")
 
 local M = {}
 
@@ -85,7 +85,8 @@ end
 ---@param content table[]
 ---@return string
 local function text_of(content)
-  return vim.iter(content)
+  return vim
+    .iter(content)
     :map(function(block)
       return block.text
     end)

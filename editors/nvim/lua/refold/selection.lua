@@ -4,7 +4,7 @@
 
 local chat = require("refold.chat")
 local daemon = require("refold.daemon")
-local sessions = require("refold.session")
+local sessions = require("refold.sessions")
 local settings = require("refold.settings")
 
 local M = {}
@@ -62,11 +62,11 @@ local function run(command, argument, buffer)
       told(buffer, result.outcome)
     end)
   end
-  local current = sessions.current
-  if current and not current.holder then
-    return current:when_live(ask)
+  local cwd = settings.get().root(buffer)
+  if sessions.current and sessions.current.holder then -- it can only be read
+    return sessions.open({ cwd = cwd }, ask)
   end
-  sessions.open({ cwd = settings.get().root(buffer) }, ask)
+  sessions.present(cwd, ask)
 end
 
 daemon.on_command("refold.explain", function(command, context)

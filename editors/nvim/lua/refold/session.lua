@@ -1,10 +1,14 @@
--- Owns the sessions that this Neovim shows: opening them, giving them back, and going on after the daemon was lost.
--- Keeps no truth: what a session is stands in its log. Must not know windows.
+-- Owns one session that is shown: its buffer, its state, and going on with it in another daemon.
+-- Keeps no truth: what the session is stands in its log. Must not know windows, nor which other sessions there are.
 
 local Following = require("refold.following")
 local daemon = require("refold.daemon")
 
-local M = {}
+---@class refold.SessionHooks
+---@field heard fun(session: refold.Session, event: table) a new event, before it is shown
+---@field changed fun(session: refold.Session) what it shows, its state or its title may be other ones
+---@field replaced fun(session: refold.Session, id: string) it has another id than `id`, its old one
+---@field closed fun(session: refold.Session) its buffer is gone
 
 ---@class refold.Session
 ---@field id string
@@ -15,31 +19,28 @@ local M = {}
 ---@field holder string? why it can only be read
 ---@field pending table[] inputs of an earlier daemon that nobody has run or withdrawn yet
 ---@field private waiters fun(session: refold.Session)[] who wants it live
+---@field private hooks refold.SessionHooks
 local Session = {}
 Session.__index = Session
-
-M.all = {} ---@type table<string, refold.Session> by id
-M.current = nil ---@type refold.Session? the one that commands are about
-
-local event_listeners = {} ---@type fun(session: refold.Session, event: table)[]
-local change_listeners = {} ---@type fun(session: refold.Session)[]
-
----Have `fn` called for each new event of each session, in order, before it is shown.
----@param fn fun(session: refold.Session, event: table)
-function M.on_event(fn)
-  table.insert(event_listeners, fn)
-end
-
----Have `fn` called when something about a session may have changed: what it shows, its state, its title.
----@param fn fun(session: refold.Session)
-function M.on_change(fn)
-  table.insert(change_listeners, fn)
-end
 
 ---@param text string
 ---@param level integer?
 local function tell(text, level)
   vim.notify("refold: " .. text, level or vim.log.levels.ERROR)
+end
+
+---Ask for a session: for writing, else for reading where another process writes it.
+---@param params table
+---@param fn fun(failure: refold.Failure?, opened: table?, holder: string?)
+function Session.request_open(params, fn)
+  daemon.request("session/open", params, function(failure, opened)
+    if failure and failure.kind == "session.owned" and params.session then
+      return daemon.request("session/open", { session = params.session, mode = "read" }, function(again, read)
+        fn(again, read, failure.message)
+      end)
+    end
+    fn(failure, opened)
+  end)
 end
 
 ---Give the buffer that is named after a session; one that was deleted is replaced.
@@ -66,29 +67,18 @@ local function buffer_of(id)
   return buffer
 end
 
-function Session:_changed()
-  for _, fn in ipairs(change_listeners) do
-    fn(self)
-  end
-end
-
----@param opened table the result of `session/open`
+---Make one that is not followed yet.
+---@param id string
+---@param hooks refold.SessionHooks
 ---@return refold.Session
-local function adopt(opened)
-  local self = M.all[opened.session]
-  if self then
-    return self
-  end
-  self = setmetatable({ id = opened.session, state = "lost", waiters = {} }, Session)
-  self.buffer = buffer_of(self.id)
+function Session.new(id, hooks)
+  local self = setmetatable({ id = id, state = "lost", pending = {}, waiters = {}, hooks = hooks }, Session)
+  self.buffer = buffer_of(id)
   self.following = Following.new(self.buffer, function(event)
-    for _, fn in ipairs(event_listeners) do
-      fn(self, event)
-    end
+    hooks.heard(self, event)
   end, function()
-    self:_changed()
+    hooks.changed(self)
   end)
-  M.all[self.id] = self
   vim.api.nvim_create_autocmd("BufUnload", {
     buffer = self.buffer,
     once = true,
@@ -97,38 +87,6 @@ local function adopt(opened)
     end,
   })
   return self
-end
-
----Ask for a session: for writing, else for reading where another process writes it.
----@param params table
----@param fn fun(failure: refold.Failure?, opened: table?, holder: string?)
-local function request_open(params, fn)
-  daemon.request("session/open", params, function(failure, opened)
-    if failure and failure.kind == "session.owned" and params.session then
-      return daemon.request("session/open", { session = params.session, mode = "read" }, function(again, read)
-        fn(again, read, failure.message)
-      end)
-    end
-    fn(failure, opened)
-  end)
-end
-
----Open a session, or begin one: `{ session = id }` or `{ cwd = folder }`. `fn` gets it when its events come.
----@param params table
----@param fn fun(session: refold.Session)
-function M.open(params, fn)
-  local known = params.session and M.all[params.session]
-  if known then
-    return known:when_live(fn)
-  end
-  request_open(params, function(failure, opened, holder)
-    if failure then
-      return tell(failure.message)
-    end
-    local self = adopt(opened)
-    table.insert(self.waiters, fn)
-    self:_begin(opened, holder)
-  end)
 end
 
 ---Call `fn` when the session is live: now, or after the daemon was started again.
@@ -142,12 +100,16 @@ function Session:when_live(fn)
     if failure then
       return tell(failure.message)
     end
-    self:_resume()
+    self:resume()
   end)
 end
 
----Follow the log of a session that was opened.
-function Session:_begin(opened, holder)
+---Follow the log of the session, which was opened; `fn` is called when it is live.
+---@param opened table the result of `session/open`
+---@param holder string?
+---@param fn fun(session: refold.Session)?
+function Session:begin(opened, holder, fn)
+  table.insert(self.waiters, fn)
   self.state, self.cwd, self.holder, self.pending = "opening", opened.info.cwd, holder, opened.pendingInputs or {}
   self.following:begin(self.id, function(failure)
     if self.state ~= "opening" then
@@ -160,28 +122,36 @@ function Session:_begin(opened, holder)
     if holder then
       tell("this session can be read only: " .. holder, vim.log.levels.WARN)
     elseif #self.pending > 0 then
-      tell(("%d prompts wait since before; :RefoldPending"):format(#self.pending), vim.log.levels.INFO)
+      local count = #self.pending == 1 and "1 prompt waits" or ("%d prompts wait"):format(#self.pending)
+      tell(count .. " since before; :RefoldPending", vim.log.levels.INFO)
     end
     local waiters = self.waiters
     self.waiters = {}
-    for _, fn in ipairs(waiters) do
-      fn(self)
+    for _, waiter in ipairs(waiters) do
+      waiter(self)
     end
-    self:_changed()
+    self.hooks.changed(self)
   end)
 end
 
+---The daemon is gone: show nothing that is not durable.
+function Session:lose()
+  self.following:let_go()
+  self.state = "lost"
+  self.hooks.changed(self)
+end
+
 ---Go on in a new daemon.
-function Session:_resume()
+function Session:resume()
   if self.state ~= "lost" then
     return
   end
   self.state = "opening"
-  request_open({ session = self.id }, function(failure, opened, holder)
+  Session.request_open({ session = self.id }, function(failure, opened, holder)
     if self.state ~= "opening" then
       return
     elseif not failure then
-      return self:_begin(opened, holder)
+      return self:begin(opened, holder)
     end
     self.state = "lost"
     if failure.kind == "session.unknown" and self.following.after == -1 then
@@ -194,15 +164,15 @@ end
 
 ---A session without events left no record: another one takes its place.
 function Session:_replace()
-  request_open({ cwd = self.cwd }, function(failure, opened)
+  Session.request_open({ cwd = self.cwd }, function(failure, opened)
     if failure or self.state ~= "lost" then
       return failure and tell(failure.message)
     end
-    M.all[self.id] = nil
+    local old = self.id
     self.id = opened.session
-    M.all[self.id] = self
     vim.api.nvim_buf_set_name(self.buffer, "refold://" .. self.id)
-    self:_begin(opened)
+    self.hooks.replaced(self, old)
+    self:begin(opened)
   end)
 end
 
@@ -210,10 +180,7 @@ end
 function Session:_close()
   local cursor = self.following.cursor
   self.state, self.following.cursor = "closed", nil
-  M.all[self.id] = nil
-  if M.current == self then
-    M.current = nil
-  end
+  self.hooks.closed(self)
   if cursor and daemon.client() then
     local nothing = function() end
     daemon.request("event/unsubscribe", { subscription = cursor.subscription }, nothing)
@@ -221,42 +188,4 @@ function Session:_close()
   end
 end
 
----Give the session that a buffer shows.
----@param buffer integer
----@return refold.Session?
-function M.of_buffer(buffer)
-  for _, session in pairs(M.all) do
-    if session.buffer == buffer then
-      return session
-    end
-  end
-end
-
-daemon.on("session/events", function(notice)
-  for _, session in pairs(M.all) do
-    local cursor = session.following.cursor
-    if cursor and cursor.subscription == notice.subscription then
-      return session.following:take(notice)
-    end
-  end
-end)
-
-daemon.on_lost(function()
-  for _, session in pairs(M.all) do
-    session.following:let_go()
-    session.state = "lost"
-    session:_changed()
-  end
-  if next(M.all) then
-    daemon.restart(function(failure)
-      if failure then
-        return tell(failure.message)
-      end
-      for _, session in pairs(M.all) do
-        session:_resume()
-      end
-    end)
-  end
-end)
-
-return M
+return Session

@@ -75,9 +75,12 @@ function M.check(settings)
     need(name, settings[name] == nil or type(settings[name]) == "string", "a text")
   end
   local cmd = settings.cmd
-  local words = type(cmd) == "table" and vim.islist(cmd) and #cmd > 0 and vim.iter(cmd):all(function(word)
-    return type(word) == "string"
-  end)
+  local words = type(cmd) == "table"
+    and vim.islist(cmd)
+    and #cmd > 0
+    and vim.iter(cmd):all(function(word)
+      return type(word) == "string"
+    end)
   need("cmd", words, "a list of texts: the daemon's command and its arguments")
   need("env", settings.env == nil or type(settings.env) == "table", "a table of texts")
   text_or_nil("model")

@@ -2,7 +2,7 @@
 -- The words are the protocol's own, as `sessions/changed` tells them. Never asks the daemon for anything.
 
 local daemon = require("refold.daemon")
-local sessions = require("refold.session")
+local sessions = require("refold.sessions")
 
 local M = {}
 
