@@ -39,6 +39,8 @@ class Ledger:
 
     def append(self, *drafts: Draft) -> tuple[Event, ...]:
         """Accept a batch, whole or not at all. Raises InvalidEventError and what the handle raises."""
+        if not drafts:  # the handle asks for no admission then, and `_next` is of another batch
+            return ()
         events = self.handle.append(drafts, admit=self._admit)
         self.folds = self._next
         self._index(events)

@@ -14,7 +14,7 @@ from refold_storage.interface import Handle
 async def reading(sessions: Sessions, session: SessionId) -> AsyncGenerator[tuple[Handle, bool], None]:
     """Give a handle on the session's log, and whether somebody writes it right now. Raises SessionError."""
     live = sessions.live(session)
-    if live is not None:
+    if live is not None and not live.closed:  # what is being closed is flushed, and can be read as anybody else's
         yield live.ledger.handle, True
         return
     handle = await sessions.store.open(session, "read")

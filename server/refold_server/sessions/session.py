@@ -93,8 +93,9 @@ class Session:
         recorded as withdrawn behind it, so that it never runs later.
         """
         turn = self.turns.take()
+        given = self.turns.input = new_input_id()  # from now on it cannot be withdrawn, but interrupted
         try:
-            accepted = await self._accept("prompt", content, source)
+            accepted = await self._accept("prompt", content, source, given)
         except BaseException:
             self.turns.free()
             raise
@@ -205,9 +206,11 @@ class Session:
         turns.closing = self.closed = True
         await self.ledger.handle.close()
 
-    async def _accept(self, mode: str, content: tuple[InputBlock, ...], source: Source) -> PendingInput:
+    async def _accept(
+        self, mode: str, content: tuple[InputBlock, ...], source: Source, given: InputId | None = None
+    ) -> PendingInput:
         self.turns.refuse_closing()
-        given = new_input_id()
+        given = given or new_input_id()
         event = self.append(Draft(InputAccepted(given, mode, content, source)))[-1]
         try:
             await self.ledger.flush()
