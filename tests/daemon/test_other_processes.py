@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-
 import pytest
 
 from refold_client import ConnectionEndedError, Cursor, RpcError, WriterChangedError
-from refold_server.clock import epoch_ms, uuid7
-from refold_storage.lmdb_store import open_store
 from tests.support.chat_stream import reply, text
-from tests.support.daemons import Place, kill, new_session, text_so_far, types, until
+from tests.support.daemons import Place, kill, new_session, nothing_becomes_durable, text_so_far, types, until
 from tests.support.fake_provider import FakeProvider, Gate, answer
 from tests.support.notices import Wire
 
 pytestmark = pytest.mark.anyio
-
-
-@asynccontextmanager
-async def nothing_becomes_durable(place: Place) -> AsyncGenerator[None]:
-    """Hold the store's write lock: commits of all other processes wait."""
-    store = await open_store(place.store, new_uuid=uuid7, clock=epoch_ms, client="test", create=False)
-    with store.environment.writing():
-        yield
-    await store.close()
 
 
 async def test_a_session_has_one_writer_and_the_other_is_told_which(place: Place) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from refold_client import RpcError
 from tests.support.chat_stream import text
-from tests.support.daemons import SERVE, Place, kill, new_session, text_so_far
+from tests.support.daemons import SERVE, Place, kill, new_session, nothing_becomes_durable, text_so_far, types
 from tests.support.fake_provider import FakeProvider, answer
 from tests.support.processes import Process
 
@@ -76,3 +78,37 @@ def test_whoever_waits_for_a_turn_is_told_its_end_although_the_session_is_closed
         )
         assert closed is None
         assert waited["data"]["reason"] == {"kind": "aborted", "cause": {"kind": "disposed"}}
+
+
+async def test_a_prompt_whose_turn_is_about_to_begin_cannot_be_withdrawn_any_more(place: Place) -> None:
+    """Else it would be recorded as withdrawn, and run."""
+    place.script({"text": "ok"})
+    async with place.daemon() as client:
+        session = await new_session(client, place)
+        async with nothing_becomes_durable(place):
+            starting = asyncio.create_task(client.start_turn(session, "go"))
+            while not (events := (await client.read(session, "events"))["events"]):
+                pass
+            assert events[-1]["type"] == "input/accepted"
+            with pytest.raises(RpcError) as raised:
+                await client.withdraw(session, events[-1]["data"]["input"])
+            assert raised.value.kind == "input.unknown"
+        await client.wait_turn(session, (await starting)["turn"])
+    assert "input/settled" not in types(await place.recorded(session))
+
+
+async def test_a_session_that_is_being_closed_can_be_read(place: Place) -> None:
+    place.script({"text": "ok"}, {"text": "ok"})
+    async with place.daemon() as client:
+        session = await new_session(client, place)
+        await client.prompt(session, "go")
+        before = await client.read(session, "events")
+        async with nothing_becomes_durable(place):
+            renaming = asyncio.create_task(client.rename(session, "Animals"))
+            closing = asyncio.create_task(client.close_session(session))
+            await client.request("daemon/health", {})
+            assert await client.read(session, "events") == before
+            assert (await client.open_session(session, mode="read"))["status"] == {"status": "idle"}
+        await closing
+        assert await renaming == len(before["events"])
+        assert len((await client.read(session, "events"))["events"]) == len(before["events"]) + 1

@@ -80,6 +80,18 @@ async def test_e04_an_interrupt_leaves_the_queue_alone_unless_it_is_asked(place:
     assert [event["data"]["how"] for event in recorded if event["type"] == "input/settled"] == ["withdrawn"] * 2
 
 
+async def test_an_interrupt_that_finds_nothing_to_take_back_changes_nothing(place: Place) -> None:
+    place.script({"text": "ok"})
+    async with place.daemon() as client:
+        session = await new_session(client, place)
+        await client.prompt(session, "go")
+        await client.close_session(session)
+        before = await client.open_session(session)
+        assert await client.interrupt(session, 1, withdraw_queued=True) == {"kind": "completed"}
+        assert await client.open_session(session) == before
+        assert await client.rename(session, "Animals") == before["tail"] + 2, "behind the start of the second instance"
+
+
 @pytest.mark.parametrize("by", ["kill", "end of input"])
 async def test_e04_what_waits_when_the_daemon_goes_waits_for_the_next_one(place: Place, by: str) -> None:
     gate = Gate()

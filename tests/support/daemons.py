@@ -163,6 +163,15 @@ def types(events: Sequence[Json]) -> list[str]:
     return names
 
 
+@asynccontextmanager
+async def nothing_becomes_durable(place: Place) -> AsyncGenerator[None]:
+    """Hold the store's write lock: commits of all other processes wait."""
+    store = await open_store(place.store, new_uuid=uuid7, clock=epoch_ms, client="test", create=False)
+    with store.environment.writing():
+        yield
+    await store.close()
+
+
 def endless_search(place: Place) -> None:
     """Put a file into the workspace on which the regular expression `(a+)+$` takes longer than any test."""
     (place.workspace / "long.txt").write_text("a" * 64 + "!\n")

@@ -22,8 +22,9 @@ class Notices:
         self.all: list[Json] = []
         self.events: list[Json] = []
         self.reply: Json = {}
+        self.first = after
         self.last = after
-        self._whole = whole
+        self.whole = whole
         self._fault: AssertionError | None = None
         self._news = anyio.Event()
 
@@ -53,7 +54,7 @@ class Notices:
     def _take(self, notice: Json) -> None:
         assert notice["prev"] == self.last
         for event in notice["events"]:
-            assert event["seq"] == self.last + 1 or (event["seq"] > self.last and not self._whole)
+            assert event["seq"] == self.last + 1 or (event["seq"] > self.last and not self.whole)
             self.last = event["seq"]
             assert event["type"] not in TOLD_WHEN_DURABLE or event["seq"] <= notice["durable"], event
         assert self.durable <= notice["durable"] <= notice["tail"]
