@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -160,22 +162,51 @@ def test_a_client_that_announces_documents_has_it_imported(place: Place) -> None
         assert {"pygls", "lsprotocol"} <= imports(editor)
 
 
-@pytest.mark.parametrize(("by", "code"), [("exit", 0), ("end of input", 1), ("bare exit", 1)])
-def test_an_end_while_the_import_is_running_is_an_end(place: Place, by: str, code: int) -> None:
-    with editing(place) as editor:
+STUCK = """
+import sys, threading
+from refold_server.lsp import serving
+from refold_server.main import main
+def stuck(*given):
+    sys.stderr.write("importing\\n")
+    threading.Event().wait()
+serving.mount_pygls = stuck
+sys.argv[1:] = ["serve"]
+sys.exit(main())
+"""
+"""A daemon whose import never comes to an end."""
+
+
+@pytest.mark.parametrize(("by", "code"), [("shutdown", 0), ("end of input", 1), ("exit", 1)])
+@pytest.mark.parametrize("program", [STUCK, None], ids=["stuck", "real"])
+def test_an_end_while_the_import_is_running_answers_what_waits_and_ends(
+    place: Place, program: str | None, by: str, code: int
+) -> None:
+    with editing(place, *(() if program is None else ("-c", program))) as editor:
         editor.begin()
         editor.open(DISK)
-        waiting = editor.process.request("textDocument/codeAction", {"textDocument": {"uri": editor.uri}})
-        assert "session" in editor.call("session/open", {"cwd": str(place.workspace)})
-        if by == "exit":
+        asked: Any = {"textDocument": {"uri": editor.uri}, "range": span((0, 0), (0, 0)), "context": {"diagnostics": []}}
+        waiting = editor.process.request("textDocument/codeAction", asked)
+        if program is not None:
+            editor.process.error_line(b"importing")
+        if by == "shutdown":
             assert editor.call("shutdown", None) is None
         if by == "end of input":
             editor.process.close_input()
         else:
             editor.process.notify("exit")
-        assert editor.process.reply(waiting)["error"]["code"] in (-32800, -32602)
+        reply = editor.process.reply(waiting)
+        assert reply.get("result") == [] if program is None and "result" in reply else reply["error"]["code"] == -32800
         assert editor.process.wait() == code
-        assert editor.process.errors == b""
+        assert editor.process.errors == (b"" if program is None else b"importing\n")
+
+
+def test_a_run_from_the_command_line_never_imports_pygls(place: Place) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "refold_server", "run", "Where is the zebra?"]
+    done = subprocess.run(command, cwd=place.workspace, env=place.daemon_env, capture_output=True, check=True)
+    assert b"animals.txt" in done.stdout
+    assert b"lmdb" in done.stderr
+    assert b"pygls" not in done.stderr
+    assert b"lsprotocol" not in done.stderr
 
 
 def test_what_a_client_registers_later_is_registered_once_it_can_be_served_and_not_offered_before(place: Place) -> None:
