@@ -101,7 +101,7 @@ _LANGUAGE_ROWS: Final = (
     _notification("workspace/didChangeWorkspaceFolders", "to-daemon", Raw, "Folders came and went."),
     _notification("$/setTrace", "to-daemon", Raw, "How much the client wants to hear of what happens."),
     _request("textDocument/codeAction", Raw, Raw, "Say what can be done with a selection."),
-    _request("workspace/executeCommand", Raw, Raw, "Do it; the commands and their arguments are in `commands.py`."),
+    _request("workspace/executeCommand", Raw, Raw, "Do it; docs/selections.md has the commands and their arguments."),
 )
 
 LANGUAGE_METHODS: Final[dict[str, Method]] = {row.name: row for row in _LANGUAGE_ROWS}
