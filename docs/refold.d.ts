@@ -63,6 +63,10 @@ export interface Notifications {
   "$/cancelRequest": { params: CancelParams; direction: "both" };
   /** Interrupt a turn by its token. */
   "window/workDoneProgress/cancel": { params: ProgressCancelParams; direction: "to-daemon" };
+  /** How much to tell of what the daemon does. */
+  "$/setTrace": { params: SetTraceParams; direction: "to-daemon" };
+  /** What the daemon did, for a client that asked. */
+  "$/logTrace": { params: LogTraceNotice; direction: "to-client" };
   /** The next events of a subscription. */
   "session/events": { params: SessionEventsNotice; direction: "to-client" };
   /** A session's status is another one. */
@@ -246,12 +250,13 @@ export interface PeerInfo {
   version?: string;
 }
 
-/** What is read of the params. `processId` is the process whose end ends the daemon. */
+/** What is read of the params. `processId` is the process whose end ends the daemon; `trace` is as in `$/setTrace`. */
 export interface InitializeParams {
   processId?: number;
   clientInfo?: PeerInfo;
   capabilities?: ClientCapabilities;
   initializationOptions?: InitializationOptions;
+  trace?: string;
 }
 
 /** What is read here of the client's capabilities. `language.py` reads the two parts that came as text. */
@@ -906,6 +911,17 @@ export interface CancelParams {
 /** `window/workDoneProgress/cancel`. */
 export interface ProgressCancelParams {
   token: number | string;
+}
+
+/** `$/setTrace`: how much the client wants to hear of what the daemon does. */
+export interface SetTraceParams {
+  value: "messages" | "off" | "verbose";
+}
+
+/** `$/logTrace`: a request was answered; with the trace `verbose`, `verbose` holds its params as JSON text. */
+export interface LogTraceNotice {
+  message: string;
+  verbose?: string;
 }
 
 /**

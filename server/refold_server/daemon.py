@@ -33,6 +33,7 @@ from refold_server.rpc.event_methods import EventMethods
 from refold_server.rpc.handover import Handover
 from refold_server.rpc.routes import routes
 from refold_server.rpc.status_notices import StatusNotices
+from refold_server.rpc.trace import Trace
 from refold_server.sessions.registry import Sessions
 from refold_server.stores import open_configured_store
 
@@ -84,6 +85,7 @@ class Daemon:
         self._params = InitializeParams()
         self._ready: _Ready | None = None
         self._opening = asyncio.Lock()
+        self._trace = Trace(endpoint.notify)
         self._language = LanguageSide(endpoint, self._sessions, self._spawn)
         self._group: asyncio.TaskGroup
 
@@ -93,7 +95,8 @@ class Daemon:
             self._initialized(handover.initialize, handover.raw_params)
         async with asyncio.TaskGroup() as group:
             self._group = group
-            handlers = {**_lazily(self._prepared), **self._language.handlers()}
+            handlers = self._trace.traced({**_lazily(self._prepared), **self._language.handlers()})
+            handlers["$/setTrace"] = self._trace.set
             return await self._endpoint.run(Service(handlers, self._initialized, METHODS | LANGUAGE_METHODS), self._on_end)
 
     def _initialized(self, params: InitializeParams, raw: Raw | None) -> None:
@@ -109,6 +112,7 @@ class Daemon:
         for chatty in ("httpx", "httpcore"):  # they log addresses at `info`, and those may hold secrets
             logging.getLogger(chatty).setLevel(logging.WARNING)
         self._params = params
+        self._trace.level = params.trace or "off"
         self._language.begin(params, raw)
 
     async def _prepared(self) -> _Ready:
@@ -163,6 +167,6 @@ def _lazily(prepared: Callable[[], Awaitable[_Ready]]) -> Mapping[str, Handler]:
 
         return handle
 
-    ours = ("initialize", "initialized", "shutdown", "exit", "$/cancelRequest")  # the connection's own
+    ours = ("initialize", "initialized", "shutdown", "exit", "$/cancelRequest", "$/setTrace")  # the connection's own
     served = (row.name for row in METHODS.values() if row.direction == "to-daemon" and row.name not in ours)
     return {name: handler(name) for name in served}

@@ -23,7 +23,7 @@ from refold_protocol.rpc import listing, params, results
 from refold_protocol.rpc.envelope import encode_error, encode_notification, encode_request, encode_result
 from refold_protocol.rpc.errors import application_error
 from refold_protocol.rpc.methods import METHODS
-from refold_protocol.rpc.notices import ProgressNotice, SessionEventsNotice, SessionsChangedNotice, WorkDone
+from refold_protocol.rpc.notices import LogTraceNotice, ProgressNotice, SessionEventsNotice, SessionsChangedNotice, WorkDone
 from refold_protocol.rpc.schema import schema_digest, schema_of
 from refold_protocol.session.events import LimitSettings, SessionSettings
 from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
@@ -184,6 +184,8 @@ EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
     ),
     "daemon/schema": (params.NoParams(), listing.DaemonSchemaResult(DIGEST, Raw(b'{"methods":{},"types":{}}'))),
     "window/workDoneProgress/cancel": (params.ProgressCancelParams("t"), None),
+    "$/setTrace": (params.SetTraceParams("messages"), None),
+    "$/logTrace": (LogTraceNotice("turn/start: answered after 1.5 ms", "{}"), None),
     "sessions/changed": (SessionsChangedNotice(SESSION, "running", 57), None),
     "$/progress": (ProgressNotice("t", WorkDone("begin", "refold", "turn", True)), None),
     "session/events": (SessionEventsNotice(1, (CHUNK, LINE), 49, 57, 52, WRITER, True, "waiting for provider"), None),

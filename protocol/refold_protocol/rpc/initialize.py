@@ -18,7 +18,7 @@ VERSION: Final = "0.1.0"
 PROTOCOL_VERSION: Final = 1
 """The version of the native protocol: rises when an existing method changes its meaning."""
 
-SCHEMA_DIGEST: Final = "sha256:9244f3a3df7be778a1ea67049622b2c9a16d3460173d06497dabd3a78c267f8f"
+SCHEMA_DIGEST: Final = "sha256:2c7225e6f03621829a51ec8f0cc7e4bc2afb62bd3cf2673df3566a36a99a7c99"
 """Digest of the method table with all its types, as `tests/golden/rpc/schema.json` writes it out; a test holds it."""
 
 FEATURES: Final = ("sessions", "turns", "subscriptions", "rebuild", "verify")
@@ -79,12 +79,13 @@ class InitializationOptions(Struct, frozen=True, gc=False, omit_defaults=True, r
 
 
 class InitializeParams(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
-    """What is read of the params. `process_id` is the process whose end ends the daemon."""
+    """What is read of the params. `process_id` is the process whose end ends the daemon; `trace` is as in `$/setTrace`."""
 
     process_id: int | None = None
     client_info: PeerInfo | None = None
     capabilities: ClientCapabilities | None = None
     initialization_options: InitializationOptions | None = None
+    trace: str | None = None
 
 
 class Limits(Struct, frozen=True, gc=False, rename="camel"):

@@ -85,6 +85,8 @@ _ROWS: Final = (
     _request("daemon/health", params.NoParams, listing.DaemonHealthResult, "Tell how the daemon and its store are."),
     _request("daemon/schema", params.NoParams, listing.DaemonSchemaResult, "Give this table as JSON Schema."),
     _notification("window/workDoneProgress/cancel", "to-daemon", params.ProgressCancelParams, "Interrupt a turn by its token."),
+    _notification("$/setTrace", "to-daemon", params.SetTraceParams, "How much to tell of what the daemon does."),
+    _notification("$/logTrace", "to-client", notices.LogTraceNotice, "What the daemon did, for a client that asked."),
     _notification("session/events", "to-client", notices.SessionEventsNotice, "The next events of a subscription."),
     _notification("sessions/changed", "to-client", notices.SessionsChangedNotice, "A session's status is another one."),
     _notification("$/progress", "to-client", notices.ProgressNotice, "How a turn with a `workDoneToken` goes on."),
@@ -99,7 +101,6 @@ _LANGUAGE_ROWS: Final = (
     _notification("textDocument/didSave", "to-daemon", Raw, "The text of an open document is on disk."),
     _notification("textDocument/didClose", "to-daemon", Raw, "A document is closed; its text is that on disk."),
     _notification("workspace/didChangeWorkspaceFolders", "to-daemon", Raw, "Folders came and went."),
-    _notification("$/setTrace", "to-daemon", Raw, "How much the client wants to hear of what happens."),
     _request("textDocument/codeAction", Raw, Raw, "Say what can be done with a selection."),
     _request("workspace/executeCommand", Raw, Raw, "Do it; docs/selections.md has the commands and their arguments."),
 )

@@ -49,3 +49,10 @@ class ProgressNotice(Struct, frozen=True, gc=False):
 
     token: ProgressToken
     value: WorkDone
+
+
+class LogTraceNotice(Struct, frozen=True, gc=False, omit_defaults=True):
+    """`$/logTrace`: a request was answered; with the trace `verbose`, `verbose` holds its params as JSON text."""
+
+    message: str
+    verbose: str | None = None

@@ -213,6 +213,12 @@ class SessionListParams(Struct, frozen=True, gc=False, omit_defaults=True, forbi
     cursor: str | None = None
 
 
+class SetTraceParams(Struct, frozen=True, gc=False):
+    """`$/setTrace`: how much the client wants to hear of what the daemon does."""
+
+    value: Literal["off", "messages", "verbose"]
+
+
 class ProgressCancelParams(Struct, frozen=True, gc=False):
     """`window/workDoneProgress/cancel`."""
 

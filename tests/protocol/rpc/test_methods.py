@@ -15,11 +15,11 @@ from refold_protocol.rpc.envelope import Notification, Request, Response, decode
 from refold_protocol.rpc.errors import WireError
 from refold_protocol.rpc.initialize import InitializeParams
 from refold_protocol.rpc.methods import METHODS, decode_params, decode_result
-from refold_protocol.rpc.params import CancelParams, ProgressCancelParams
+from refold_protocol.rpc.params import CancelParams, ProgressCancelParams, SetTraceParams
 from tests.support.annotations import fields, mutable_parts, structs_in
 from tests.support.rpc_examples import EXAMPLES, GOLDEN, bodies, golden_file, schema_text
 
-TOLERANT = (InitializeParams, CancelParams, ProgressCancelParams, None)
+TOLERANT = (InitializeParams, CancelParams, ProgressCancelParams, SetTraceParams, None)
 
 every_method = pytest.mark.parametrize("name", METHODS)
 
