@@ -209,6 +209,22 @@ def test_another_writer_on_the_same_connection_makes_it_subscribe_anew(place: Pl
         assert lives.heard(0, "event/unsubscribe") == [{"subscription": 7}]
 
 
+def test_a_gap_makes_it_subscribe_anew(place: Place) -> None:
+    life: Any = {
+        "answers": {"session/open": OPENED, "event/subscribe": [SUBSCRIBED, {**SUBSCRIBED, "subscription": 8}]},
+        "then": {**FIRST["then"], "tool/list": [told(delta(7, "later"), prev=6, durable=7)]},
+    }
+    lives = Lives(place, life)
+    with lives.nvim as nvim:
+        nvim.command("Refold")
+        nvim.session()
+        nvim.wait_chat("## You\n\ngo\n\n## Reply\n\nkept ghost text")
+        nvim.ask("tool/list")
+        nvim.wait_chat("## You\n\ngo\n\n## Reply\n\nkept")
+        nvim.ask("daemon/health")
+        assert [params["after"] for params in lives.heard(0, "event/subscribe")] == [-1, 2]
+
+
 def test_a_prompt_that_the_daemon_did_not_live_to_take_is_given_back(place: Place) -> None:
     quiet = told(prev=-1, durable=-1)
     first: Any = {"answers": {"session/open": OPENED, "event/subscribe": SUBSCRIBED, "turn/start": None}}
@@ -260,3 +276,14 @@ def test_a_daemon_that_dies_again_and_again_is_given_up_until_it_is_asked_for(pl
         nvim.command("RefoldPrompt go")
         nvim.wait_turn(1)
         assert nvim.chat() == "## You\n\ngo\n\n## Reply\n\nYes."
+
+
+def test_a_daemon_whose_configuration_is_wrong_is_not_started_again_and_again(place: Place) -> None:
+    with Neovim(place) as nvim:
+        nvim.command("Refold")
+        nvim.session()
+        place.configure("modle = 1\n")
+        kill(nvim)
+        nvim.wait("#notes == 1")
+        assert nvim.notes[0].startswith("refold: the daemon ended (exit code 2: refold: config.invalid: modle: ")
+        assert nvim.lua("return #vim.lsp.get_clients({ name = 'refold', _uninitialized = true })") == 0

@@ -91,10 +91,12 @@ def test_the_edit_of_a_dirty_buffer_is_taken_back_by_one_u(place: Place) -> None
     with Neovim(place, "animals.txt") as nvim:
         opened(nvim)
         nvim.lua("vim.ui.input = function(_, fn) fn('let it run') end")
-        nvim.keys("gg0iunsaved <Esc>")
+        nvim.keys("gg0iunsaved ")  # and the person goes on to type
         nvim.wait("vim.bo.modified")
         nvim.lua(ACT, "edit", 2, 2, 15)
         nvim.wait("notes[1] == 'refold: edited animals.txt, not saved'")
+        nvim.keys("<Esc>")
+        nvim.wait("vim.api.nvim_get_mode().mode == 'n'")
         assert lines(nvim) == ["unsaved a horse", "the zebra runs"]
         undo(nvim)
         assert lines(nvim) == ["unsaved a horse", "the zebra sleeps"]
@@ -123,8 +125,10 @@ def test_an_explanation_streams_into_the_chat_beside_the_file(place: Place) -> N
         place.provider(provider.base_url)
         with Neovim(place, "animals.txt") as nvim:
             opened(nvim)
-            nvim.lua(ACT, "explain", 2, 2, 15)
+            nvim.lua("vim.ui.select = function(items, options, fn) offered = #items; fn(items[1]) end")
+            nvim.keys("jVgra")
             nvim.session()
+            assert nvim.lua("return offered") == 3
             shown = "table.concat(vim.api.nvim_buf_get_lines(require('refold.sessions').current.buffer, 0, -1, true), '\\n')"
             nvim.wait(f"vim.endswith({shown}, '## Reply\\n\\nIt is ')")
             gate.open()

@@ -52,10 +52,13 @@ def test_a_daemon_that_was_stopped_is_not_started_again_before_it_is_needed(plac
         nvim.command("Refold")
         nvim.session()
         daemon = Ending(nvim.daemon())
+        nvim.lua(
+            "local start = vim.lsp.start; starts = 0; vim.lsp.start = function(...) starts = starts + 1; return start(...) end"
+        )
         nvim.command("RefoldStop")
         daemon.wait()
         nvim.wait("require('refold.sessions').current.state == 'lost'")
-        assert nvim.lua("return require('refold.daemon').client() == nil")
+        assert nvim.lua("return starts") == 0
         nvim.command("RefoldPrompt go")
         nvim.wait_turn(1)
         assert nvim.chat() == "## You\n\ngo\n\n## Reply\n\nYes."

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.support.daemons import Place
 from tests.support.neovim import Neovim
@@ -185,8 +187,49 @@ EVERY_WAY = """
 """
 
 
+PAGE = """\
+## You
+
+go
+
+## Context (client, Neovim)
+
+Mind the gap.
+
+## Reply
+
+Right 🦊
+
+and more
+
+
+▸ read_file {"path": "a"}
+▸ search_text {"pattern": "XXX…
+
+## You, meanwhile
+
+left, please
+
+## Reply
+
+than recorded
+
+*Failed (provider.timeout): Too slow.*
+
+*A prompt was blocked: not here*
+
+*The history up to here was compacted for the model.*
+
+*The turn ended: x-plugin.*""".replace("XXX", "x" * 132)
+"""What a person reads of that log."""
+
+
 def test_every_way_through_a_log_ends_with_the_same_page(nvim: Neovim) -> None:
     events = a_log_with_everything()
+    whole = "local one = following(); local e = vim.json.decode(...); tell(one, e, 0, #e - 1, #e - 1); return seen(one)"
+    lines, _, beside = nvim.lua(whole, json.dumps(events))
+    assert "\n".join(lines) == PAGE
+    assert [said for _, said in beside] == ["  ✓ 1 line", "  ✗ TOOL_FAILED"]
     assert nvim.lua(EVERY_WAY, json.dumps(events), "{}") == []
     assert nvim.lua(EVERY_WAY, json.dumps(events), json.dumps(settled_chunks(events))) == []
 
@@ -204,6 +247,29 @@ def test_every_way_through_a_recorded_session_ends_with_the_same_page(place: Pla
         assert nvim.lua(EVERY_WAY, json.dumps(events), json.dumps(settled_chunks(events))) == []
         whole = "local one = following(); local e = vim.json.decode(...); tell(one, e, 0, #e - 1, #e - 1); return seen(one)[1]"
         assert "\n".join(nvim.lua(whole, json.dumps(events))) == nvim.chat()
+
+
+@given(pieces=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=20))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=50)
+def test_whatever_is_repeated_no_event_is_missing_or_comes_twice(nvim: Neovim, pieces: list[tuple[int, int]]) -> None:
+    known, notices = -1, list[Json]()
+    for back, length in pieces:
+        prev = max(-1, known - back)
+        events = [{"type": "toy", "seq": seq} for seq in range(prev + 1, prev + 1 + length)]
+        notices.append({"events": events, "prev": prev, "durable": -1})
+        known = max(known, prev + length)
+    taken = nvim.lua(
+        """
+        local cursor = require('refold.cursor').new(-1, { subscription = 1, durable = -1 })
+        local taken = {}
+        for _, notice in ipairs(vim.json.decode(...)) do
+          for _, event in ipairs(cursor:take(notice)) do table.insert(taken, event.seq) end
+        end
+        return taken
+        """,
+        json.dumps(notices),
+    )
+    assert taken == list(range(known + 1))
 
 
 def test_what_came_within_one_turn_of_the_event_loop_is_one_change(nvim: Neovim) -> None:
@@ -248,12 +314,17 @@ def test_a_window_follows_the_text_unless_its_cursor_was_moved_up(nvim: Neovim) 
         """
         local events = vim.json.decode(...)
         local one = following()
+        local last = function() return vim.api.nvim_buf_line_count(one.page.buffer) end
         vim.api.nvim_win_set_buf(0, one.page.buffer)
-        tell(one, events, 0, 8, 8)
-        local followed = vim.api.nvim_win_get_cursor(0)[1] == vim.api.nvim_buf_line_count(one.page.buffer)
-        vim.api.nvim_win_set_cursor(0, { 3, 0 })
+        local window = vim.api.nvim_get_current_win()
+        vim.cmd.new()
+        tell(one, events, 0, 5, 5)
+        vim.api.nvim_win_set_cursor(window, { last(), 0 })
+        tell(one, events, 6, 8, 8)
+        local followed = vim.api.nvim_win_get_cursor(window)[1] == last()
+        vim.api.nvim_win_set_cursor(window, { 3, 0 })
         tell(one, events, 9, #events - 1, #events - 1)
-        return { followed, vim.api.nvim_win_get_cursor(0)[1] }
+        return { followed, vim.api.nvim_win_get_cursor(window)[1] }
         """,
         json.dumps(a_log_with_everything()),
     )

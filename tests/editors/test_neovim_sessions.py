@@ -9,7 +9,7 @@ import pytest
 from tests.support.chat_stream import DONE, chunk, text
 from tests.support.daemons import Place
 from tests.support.fake_provider import FakeProvider, Gate, answer
-from tests.support.neovim import Neovim, NeovimError
+from tests.support.neovim import Ending, Neovim, NeovimError
 
 SELECT = """
     local index = ...
@@ -129,6 +129,25 @@ def test_a_session_that_another_neovim_writes_is_followed_and_cannot_be_prompted
             writer.wait_turn(1)
 
 
+def test_a_session_can_be_prompted_once_the_other_neovim_has_ended(place: Place) -> None:
+    place.script({"text": "One."})
+    with Neovim(place) as reader:
+        with Neovim(place) as writer:
+            writer.command("Refold")
+            session = writer.session()
+            writer.command("RefoldPrompt go")
+            writer.wait_turn(1)
+            reader.command(f"Refold {session}")
+            reader.session()
+            reader.wait_chat("## You\n\ngo\n\n## Reply\n\nOne.")
+            daemon = Ending(writer.daemon())
+            assert writer.quit() == 0
+        daemon.wait()
+        reader.command("RefoldPrompt me too")
+        reader.wait_turn(2)
+        assert reader.chat() == "## You\n\ngo\n\n## Reply\n\nOne.\n\n## You\n\nme too\n\n## Reply\n\nOne."
+
+
 def test_a_buffer_that_is_deleted_gives_its_session_back(place: Place) -> None:
     place.script({"text": "One."})
     with Neovim(place) as first, Neovim(place) as second:
@@ -221,6 +240,23 @@ def test_a_daemon_that_cannot_be_started_is_told_with_what_to_do(place: Place) -
     with Neovim(place, command=("no-such-refold",)) as nvim:
         nvim.command("Refold")
         assert nvim.notes == ["refold: there is no program no-such-refold; :help refold-install"]
+
+
+def test_a_prompt_for_which_no_daemon_can_be_started_is_given_back(place: Place) -> None:
+    place.script({"text": "One."})
+    with Neovim(place) as nvim:
+        nvim.command("Refold")
+        nvim.session()
+        nvim.command("RefoldStop")
+        nvim.wait("require('refold.sessions').current.state == 'lost'")
+        nvim.lua("good = require('refold.settings').get().cmd; require('refold.settings').get().cmd = { 'no-such-refold' }")
+        nvim.keys("igo<Esc><CR>")
+        nvim.wait("#notes == 1")
+        assert nvim.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)") == ["go"]
+        nvim.lua("require('refold.settings').get().cmd = good")
+        nvim.keys("<CR>")
+        nvim.wait_turn(1)
+        assert nvim.chat() == "## You\n\ngo\n\n## Reply\n\nOne."
 
 
 @pytest.mark.parametrize(("layout", "shape"), [("vertical", "row"), ("horizontal", "col")])

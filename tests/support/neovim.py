@@ -22,7 +22,7 @@ from tests.support.daemons import SERVE, Place
 
 PLUGIN: Final = Path(__file__).parents[2] / "editors" / "nvim"
 
-WAIT_MS: Final = 20_000
+WAIT_MS: Final = 60_000
 """How long something may take to become true before it counts as never."""
 
 NOTE: Final = """

@@ -168,6 +168,19 @@ prompts.on_given_back(function(session, text)
   api.nvim_buf_set_lines(buffer, 0, empty and -1 or 0, true, lines)
 end)
 
+---With a chat's buffer goes the one in which its prompts were written.
+sessions.on_change(function(session)
+  local buffer = inputs[session]
+  if session.state == "closed" and buffer then
+    inputs[session] = nil
+    vim.schedule(function()
+      if api.nvim_buf_is_valid(buffer) then
+        api.nvim_buf_delete(buffer, { force = true })
+      end
+    end)
+  end
+end)
+
 ---When a chat's window is closed, the one below it goes too.
 api.nvim_create_autocmd("WinClosed", {
   group = api.nvim_create_augroup("refold.windows", { clear = true }),

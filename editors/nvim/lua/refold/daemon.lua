@@ -152,7 +152,7 @@ local function client_config()
     name = "refold",
     cmd = given.cmd,
     cmd_env = given.env,
-    root_dir = given.root(vim.api.nvim_get_current_buf()),
+    root_dir = settings.folder(vim.api.nvim_get_current_buf()),
     init_options = options,
     handlers = handlers,
     commands = commands,

@@ -17,7 +17,7 @@ end
 
 ---@return string
 local function folder()
-  return require("refold.settings").get().root(vim.api.nvim_get_current_buf())
+  return require("refold.settings").folder(vim.api.nvim_get_current_buf())
 end
 
 ---Call `fn` with the present session; one is begun where there is none.

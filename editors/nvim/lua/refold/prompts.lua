@@ -32,37 +32,53 @@ local function forget(session, prompt)
   end, sent[session] or {})
 end
 
+---Send a prompt to a session that this daemon writes.
+---@param session refold.Session
+---@param text string
+---@param steer boolean?
+local function start(session, text, steer)
+  last_token = last_token + 1
+  local prompt = { text = text, unsure = false }
+  sent[session] = sent[session] or {}
+  table.insert(sent[session], prompt)
+  daemon.request("turn/start", {
+    session = session.id,
+    content = { { type = "text", text = text } },
+    ifRunning = steer and "steer" or "queue",
+    workDoneToken = ("refold-%d"):format(last_token),
+  }, function(failure)
+    if failure and failure.kind == "connection.lost" then
+      prompt.unsure = true
+      return
+    end
+    forget(session, prompt)
+    if failure then
+      given_back(session, text)
+      tell(failure.message)
+    end
+  end)
+end
+
 ---Send a prompt. While a turn runs it waits behind it or, with `steer`, joins it.
 ---@param session refold.Session
 ---@param text string
 ---@param steer boolean?
 function M.send(session, text, steer)
+  local function give_back()
+    given_back(session, text)
+  end
   session:when_live(function()
-    if session.holder then
-      given_back(session, text)
-      return tell("this session can be read only: " .. session.holder)
+    if not session.holder then
+      return start(session, text, steer)
     end
-    last_token = last_token + 1
-    local prompt = { text = text, unsure = false }
-    sent[session] = sent[session] or {}
-    table.insert(sent[session], prompt)
-    daemon.request("turn/start", {
-      session = session.id,
-      content = { { type = "text", text = text } },
-      ifRunning = steer and "steer" or "queue",
-      workDoneToken = ("refold-%d"):format(last_token),
-    }, function(failure)
-      if failure and failure.kind == "connection.lost" then
-        prompt.unsure = true
-        return
+    session:claim(function(claimed)
+      if claimed then
+        return start(session, text, steer)
       end
-      forget(session, prompt)
-      if failure then
-        given_back(session, text)
-        tell(failure.message)
-      end
+      give_back()
+      tell("this session can be read only: " .. session.holder)
     end)
-  end)
+  end, give_back)
 end
 
 ---Stop the turn that runs; with `withdraw`, take back what waits behind it.

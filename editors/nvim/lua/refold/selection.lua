@@ -62,7 +62,7 @@ local function run(command, argument, buffer)
       told(buffer, result.outcome)
     end)
   end
-  local cwd = settings.get().root(buffer)
+  local cwd = settings.folder(buffer)
   if sessions.current and sessions.current.holder then -- it can only be read
     return sessions.open({ cwd = cwd }, ask)
   end

@@ -18,7 +18,7 @@ local daemon = require("refold.daemon")
 ---@field state "lost"|"opening"|"live"|"closed" whether its events come
 ---@field holder string? why it can only be read
 ---@field pending table[] inputs of an earlier daemon that nobody has run or withdrawn yet
----@field private waiters fun(session: refold.Session)[] who wants it live
+---@field private waiters { fn: fun(session: refold.Session), failed: fun()? }[] who wants it live
 ---@field private hooks refold.SessionHooks
 local Session = {}
 Session.__index = Session
@@ -89,34 +89,46 @@ function Session.new(id, hooks)
   return self
 end
 
----Call `fn` when the session is live: now, or after the daemon was started again.
+---Call `fn` when the session is live: now, or after the daemon was started again; `failed` where that came to nothing.
 ---@param fn fun(session: refold.Session)
-function Session:when_live(fn)
+---@param failed fun()?
+function Session:when_live(fn, failed)
   if self.state == "live" then
     return fn(self)
   end
-  table.insert(self.waiters, fn)
+  table.insert(self.waiters, { fn = fn, failed = failed })
   daemon.start(function(failure)
     if failure then
-      return tell(failure.message)
+      return self:give_up(failure)
     end
     self:resume()
   end)
 end
 
----Follow the log of the session, which was opened; `fn` is called when it is live.
+---The session cannot be gone on with for now: tell the person, and whoever waits for it.
+---@param failure refold.Failure
+function Session:give_up(failure)
+  self.state = "lost"
+  local waiters = self.waiters
+  self.waiters = {}
+  for _, waiter in ipairs(waiters) do
+    if waiter.failed then
+      waiter.failed()
+    end
+  end
+  tell(failure.message)
+end
+
+---Follow the log of the session, which was opened.
 ---@param opened table the result of `session/open`
 ---@param holder string?
----@param fn fun(session: refold.Session)?
-function Session:begin(opened, holder, fn)
-  table.insert(self.waiters, fn)
+function Session:begin(opened, holder)
   self.state, self.cwd, self.holder, self.pending = "opening", opened.info.cwd, holder, opened.pendingInputs or {}
   self.following:begin(self.id, function(failure)
     if self.state ~= "opening" then
       return -- its buffer is gone, or the daemon
     elseif failure then
-      self.state = "lost"
-      return failure.kind ~= "connection.lost" and tell(failure.message)
+      return self:_failed(failure)
     end
     self.state = "live"
     if holder then
@@ -128,7 +140,7 @@ function Session:begin(opened, holder, fn)
     local waiters = self.waiters
     self.waiters = {}
     for _, waiter in ipairs(waiters) do
-      waiter(self)
+      waiter.fn(self)
     end
     self.hooks.changed(self)
   end)
@@ -153,20 +165,42 @@ function Session:resume()
     elseif not failure then
       return self:begin(opened, holder)
     end
-    self.state = "lost"
     if failure.kind == "session.unknown" and self.following.after == -1 then
       self:_replace()
-    elseif failure.kind ~= "connection.lost" then
-      tell(failure.message)
+    else
+      self:_failed(failure)
     end
+  end)
+end
+
+---A daemon that is lost is the affair of whoever starts another one.
+---@param failure refold.Failure
+function Session:_failed(failure)
+  if failure.kind == "connection.lost" then
+    self.state = "lost"
+  else
+    self:give_up(failure)
+  end
+end
+
+---Try to become the one who writes the session, which another process wrote. Gives whether that is so now.
+---@param fn fun(claimed: boolean)
+function Session:claim(fn)
+  daemon.request("session/open", { session = self.id }, function(failure, opened)
+    self.holder = failure and failure.message
+    self.pending = opened and opened.pendingInputs or self.pending
+    self.hooks.changed(self)
+    fn(not failure)
   end)
 end
 
 ---A session without events left no record: another one takes its place.
 function Session:_replace()
   Session.request_open({ cwd = self.cwd }, function(failure, opened)
-    if failure or self.state ~= "lost" then
-      return failure and tell(failure.message)
+    if self.state ~= "opening" then
+      return
+    elseif failure then
+      return self:_failed(failure)
     end
     local old = self.id
     self.id = opened.session

@@ -25,6 +25,13 @@ function M.on_change(fn)
   table.insert(change_listeners, fn)
 end
 
+---@param session refold.Session
+local function changed(session)
+  for _, fn in ipairs(change_listeners) do
+    fn(session)
+  end
+end
+
 ---@type refold.SessionHooks
 local hooks = {
   heard = function(session, event)
@@ -32,11 +39,7 @@ local hooks = {
       fn(session, event)
     end
   end,
-  changed = function(session)
-    for _, fn in ipairs(change_listeners) do
-      fn(session)
-    end
-  end,
+  changed = changed,
   replaced = function(session, old)
     M.all[old] = nil
     M.all[session.id] = session
@@ -46,6 +49,7 @@ local hooks = {
     if M.current == session then
       M.current = nil
     end
+    changed(session)
   end,
 }
 
@@ -62,7 +66,7 @@ end
 function M.open(params, fn, failed)
   local known = params.session and M.all[params.session]
   if known then
-    return known:when_live(fn)
+    return known:when_live(fn, failed)
   end
   Session.request_open(params, function(failure, opened, holder)
     if failure then
@@ -71,11 +75,12 @@ function M.open(params, fn, failed)
     end
     local session = M.all[opened.session]
     if session then -- asked for twice
-      return session:when_live(fn)
+      return session:when_live(fn, failed)
     end
     session = Session.new(opened.session, hooks)
     M.all[session.id] = session
-    session:begin(opened, holder, fn)
+    session:begin(opened, holder)
+    session:when_live(fn, failed)
   end)
 end
 
@@ -134,11 +139,12 @@ daemon.on_lost(function(failure, again)
     tell(failure)
   elseif again and next(M.all) then
     daemon.restart(function(reason)
-      if reason then
-        return tell(reason)
-      end
       for _, session in pairs(M.all) do
-        session:resume()
+        if reason then
+          session:give_up(reason)
+        else
+          session:resume()
+        end
       end
     end)
   end

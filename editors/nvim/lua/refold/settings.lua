@@ -9,7 +9,7 @@ local M = {}
 ---@field model string? `provider/model` for sessions that name none; the daemon's own configuration without it
 ---@field store string? folder of the sessions' store; the daemon's own configuration without it
 ---@field on_disconnect "finish"|"cancel" what a running turn does when Neovim goes
----@field root fun(buffer: integer): string gives the folder that a new session works in
+---@field root fun(buffer: integer): string? gives the folder that a new session works in; nil: the current one
 ---@field layout "vertical"|"horizontal"|"tab" where the chat window opens
 ---@field prompt_height integer lines of the window in which prompts are written
 ---@field reasoning boolean whether the model's visible thinking is shown
@@ -45,6 +45,13 @@ local current = defaults()
 ---@return refold.Settings
 function M.get()
   return current
+end
+
+---Give the folder that a session begun in a buffer works in.
+---@param buffer integer
+---@return string
+function M.folder(buffer)
+  return current.root(buffer) or vim.fn.getcwd()
 end
 
 ---Put `given` over the defaults. Raises an error that names what is wrong.
