@@ -228,7 +228,8 @@ function M.request(method, params, answer)
         answer(err and failure(err.message, data.kind, data), result)
       end
     end
-    if not M.client():request(method, params, replied) then
+    local client = M.client()
+    if not client or not client:request(method, params, replied) then
       replied({ message = "the daemon is gone", data = { kind = "connection.lost" } })
     end
   end)
