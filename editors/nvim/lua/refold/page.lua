@@ -69,8 +69,9 @@ end
 ---Forget how to go back before events up to `seq`: they are durable.
 ---@param seq integer
 function Page:forget(seq)
-  if seq > self.floor then
-    self.floor = seq
+  self.floor = math.max(self.floor, seq)
+  local middle = self.journal[math.ceil(#self.journal / 2)]
+  if middle and middle.seq <= seq then -- half of it, so that each entry is looked at a few times only
     self.journal = vim.tbl_filter(function(entry)
       return entry.seq > seq
     end, self.journal)
