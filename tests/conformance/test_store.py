@@ -319,7 +319,7 @@ async def test_records_cover_the_durable_log_from_any_seq(store: Store) -> None:
 
 
 async def test_the_record_counts_what_is_accepted_and_the_store_what_is_durable(kind: StoreKind, store: Store) -> None:
-    handle = await store.create(NewSession(SESSION, "/work/ü", 77))
+    handle = await store.create(NewSession(SESSION, "/src/ü", 77))
     kind.clock.now = 2_000
     handle.append([prompt("What is this?")])
     assert handle.record.summary.title == "What is this?"
@@ -328,7 +328,7 @@ async def test_the_record_counts_what_is_accepted_and_the_store_what_is_durable(
     await handle.flush()
     record = store.get(SESSION)
     assert record == handle.record
-    assert (record.id, record.cwd, record.created_at, record.tail) == (SESSION, "/work/ü", 77, 0)
+    assert (record.id, record.cwd, record.created_at, record.tail) == (SESSION, "/src/ü", 77, 0)
     assert record.head_digest == handle.head_digest.hex()
     assert record.summary.last_activity == 2_000
     handle.append([prompt("And that?")])
