@@ -11,7 +11,16 @@ from refold_protocol.ids import InputId
 from refold_protocol.rpc.errors import WireError, bad_param
 from refold_protocol.rpc.notices import ProgressNotice, WorkDone
 from refold_protocol.rpc.params import ProgressToken
-from refold_protocol.session.events import AbortCause, Event, InputSettled, StepStart, ToolCall, TurnEnd, TurnStart
+from refold_protocol.session.events import (
+    AbortCause,
+    Event,
+    InputSettled,
+    SteeringMessage,
+    StepStart,
+    ToolCall,
+    TurnEnd,
+    TurnStart,
+)
 from refold_server.sessions.session import Session
 
 Notify = Callable[[str, object], None]
@@ -44,11 +53,14 @@ class Progress:
         """Give a token back."""
         self._tokens.pop(token, None)
 
-    def follow(self, token: ProgressToken, session: Session, given: InputId) -> None:
-        """Tell the progress of the turn that `given` starts or joins, from where it is now."""
+    def follow(self, token: ProgressToken, session: Session, given: InputId, turn: int | None) -> None:
+        """Tell the progress of the turn that `given` starts or joins, from where it is now; `turn` is the one that it was
+        accepted for, None while it is queued."""
+        ledger = session.ledger
         followed = self._tokens[token] = _Followed(session, given)
-        followed.turn = session.ledger.turn_of_input(given)
-        if not any(one.input == given for one in session.ledger.folds.pending) and followed.turn is None:
+        waits = any(one.input == given for one in ledger.folds.pending)
+        followed.turn = ledger.turn_of_input(given) or (None if waits else turn)
+        if not waits and (followed.turn is None or ledger.turn_end(followed.turn) is not None):
             self.release(token)  # it joined and ended already
             return
         self._tell(token, WorkDone("begin", title="refold", message="turn", cancellable=True))
@@ -65,6 +77,8 @@ class Progress:
         for event in events:
             match event.data:
                 case TurnStart(turn=turn, trigger=trigger) if trigger.input == followed.input:
+                    followed.turn = turn
+                case SteeringMessage(turn=turn, input=given) if given == followed.input:
                     followed.turn = turn
                 case StepStart(turn=turn, step=step) if turn == followed.turn:
                     self._tell(token, WorkDone("report", message=f"step {step}: waiting for the model"))

@@ -41,7 +41,7 @@ class TurnMethods:
                 self._progress.release(reserved)
             raise
         if reserved is not None:
-            self._progress.follow(reserved, session, result.input)
+            self._progress.follow(reserved, session, result.input, result.turn)
         return result
 
     async def cancel(self, params: ProgressCancelParams) -> None:

@@ -1,0 +1,50 @@
+"""`$/progress` of inputs that wait or steer: whatever begins also ends, and its token can be used again."""
+
+from __future__ import annotations
+
+import pytest
+
+from refold_protocol.ids import InputId
+from refold_protocol.rpc.notices import ProgressNotice
+from refold_protocol.session.events import AbortCause
+from refold_protocol.session.messages import text_content
+from refold_server.rpc.progress import Progress
+from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, says
+from tests.support.loops import CLIENT, scripted_session
+
+pytestmark = pytest.mark.anyio
+
+
+async def told_of_steering(*, stopped: bool) -> list[str]:
+    """What is told of steering that joins a running turn, or that is left over by one that was stopped."""
+    told: list[str] = []
+
+    def notify(method: str, notice: object) -> None:
+        assert method == "$/progress"
+        assert isinstance(notice, ProgressNotice)
+        told.append(notice.value.message or "")
+
+    pause = Pause()
+    provider = ScriptedProvider([pause, *says("first")], says("second"))
+    async with scripted_session(ScriptedHost(provider)) as session:
+        progress = Progress(notify)
+        _, number, _ = await session.start(text_content("go"), CLIENT)
+        await pause.reached.wait()
+        steered = await session.start_or_wait(text_content("left"), CLIENT, "steer")
+        progress.follow(progress.reserve("t"), session, InputId(steered.input), steered.turn)
+        if stopped:
+            await session.interrupt(number, AbortCause("user"))
+            await session.turns.wait_input(steered.input)
+        else:
+            pause.go_on.set()
+            await session.turns.wait(number)
+        progress.reserve("t")
+    return told
+
+
+async def test_progress_of_steering_ends_with_the_turn_that_it_joined() -> None:
+    assert await told_of_steering(stopped=False) == ["turn", "step 2: waiting for the model", "completed"]
+
+
+async def test_progress_of_left_over_steering_is_that_of_the_turn_that_it_became() -> None:
+    assert await told_of_steering(stopped=True) == ["turn", "step 1: waiting for the model", "completed"]
