@@ -106,4 +106,4 @@ def _projected(state: Horizon, surface: Surface, event: Event) -> Tape[Message]:
         derived = (derive_message(node) for node in surface.nodes)
         return Tape(message for message in derived if message is not None)
     message = derive_message(event)
-    return state.history if message is None else state.history.append(message)
+    return state.history if message is None else state.history.then(message)

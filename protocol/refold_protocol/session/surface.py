@@ -36,7 +36,7 @@ def surface_step(state: Surface, event: Event) -> Surface:
     if op is None:
         return state
     if op == "append":
-        return Surface(state.nodes.append(event), state.replace_generation)
+        return Surface(state.nodes.then(event), state.replace_generation)
     start, end = shadowed_positions(state, op, event.seq)
     shadowed = state.nodes[start : end + 1]
     _check_cited(event, shadowed)

@@ -15,7 +15,9 @@ T = TypeVar("T")
 
 
 class Tape(Sequence[T], Generic[T]):
-    """An immutable sequence with cheap `append`. Equal when the items are equal, in order."""
+    """An immutable sequence that grows into another one cheaply. Equal when the items are equal, in order.
+
+    Whoever treats it as a list meets an AttributeError or a TypeError: nothing here has a list's name."""
 
     __slots__ = ("_items", "_length")
 
@@ -23,7 +25,7 @@ class Tape(Sequence[T], Generic[T]):
         self._items = list(items)
         self._length = len(self._items)
 
-    def append(self, item: T) -> Tape[T]:
+    def then(self, item: T) -> Tape[T]:
         """Give a tape with `item` behind these items. O(1) from the longest tape of a family, else a copy.
 
         An empty tape begins a new family each time: it may be a constant, which must not hold some log's items for ever.

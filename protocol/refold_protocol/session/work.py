@@ -225,7 +225,7 @@ def _streamed(stream: Stream, data: AssistantChunk, seq: int) -> Stream:
         return Stream(data.attempt, Tape((data.chunk,)), ((seq, seq),))
     first, last = stream.ranges[-1]
     ranges = (*stream.ranges[:-1], (first, seq)) if last == seq - 1 else (*stream.ranges, (seq, seq))
-    return Stream(stream.attempt, stream.chunks.append(data.chunk), ranges)
+    return Stream(stream.attempt, stream.chunks.then(data.chunk), ranges)
 
 
 def _open_call(state: Work, event: Event, call_id: CallId) -> OpenCall:

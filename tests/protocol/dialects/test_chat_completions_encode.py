@@ -106,7 +106,7 @@ def test_an_image_whose_bytes_are_missing_is_an_error_that_names_it() -> None:
     encoder = BodyEncoder()
     tape = Tape([user("a")])
     encoder.encode(Request(header(), tape), {})
-    picture = Request(header(), tape.append(user("b")).append(Message("user", (ImageBlock("image/png", PNG),))))
+    picture = Request(header(), tape.then(user("b")).then(Message("user", (ImageBlock("image/png", PNG),))))
     with pytest.raises(BlobUnknownError, match=PNG):
         encoder.encode(picture, {})
     assert encoder.encode(picture, BLOBS).data == encode(picture, BLOBS)
@@ -212,7 +212,7 @@ def test_encoding_step_by_step_gives_the_bytes_of_encoding_from_nothing(
         elif choice == 1:
             tape = Tape([user("summary"), *tape[2:]])
         for message in new:
-            tape = tape.append(message)
+            tape = tape.then(message)
         asked = Request(choices[choice % len(choices)], tape)
         body = encoder.encode(asked, BLOBS)
         assert body.data == encode(asked, BLOBS)
@@ -224,14 +224,14 @@ def test_of_a_history_that_grew_only_the_new_messages_are_encoded() -> None:
     encoder = BodyEncoder()
     tape = Tape([Message("user", (ImageBlock("image/png", PNG),))])
     encoder.encode(Request(header(), tape), BLOBS)
-    longer = Request(header(), tape.append(user("next")))
+    longer = Request(header(), tape.then(user("next")))
     assert encoder.encode(longer, {}).data == encode(longer, BLOBS)
 
 
 def test_going_back_to_a_shorter_history_encodes_that_history() -> None:
     encoder = BodyEncoder()
     short_tape: Tape[Message] = Tape([user("a")])
-    long_tape = short_tape.append(user("b"))
-    for tape in (long_tape, short_tape, short_tape.append(user("c"))):
+    long_tape = short_tape.then(user("b"))
+    for tape in (long_tape, short_tape, short_tape.then(user("c"))):
         asked = Request(header(), tape)
         assert encoder.encode(asked, {}).data == encode(asked, {})

@@ -93,7 +93,7 @@ def test_a_check_that_went_along_finds_what_one_from_nothing_finds(growth: list[
     history: Tape[Message] = Tape()
     for messages in growth:
         for message in messages:
-            history = history.append(message)
+            history = history.then(message)
         if fresh:
             history = Tape(history)
         request = Request(HEADER, history)

@@ -81,7 +81,7 @@ def test_step_by_step_equals_from_nothing_for_any_course(kinds: list[EpochHeader
     for _ in range(data.draw(st.integers(1, 6))):
         history = data.draw(st.sampled_from(histories))
         for message in data.draw(st.lists(messages(), max_size=2)):
-            history = history.append(message)
+            history = history.then(message)
         histories.append(history)
         request = Request(data.draw(st.sampled_from(kinds)), history)
         assert digest.of(request) == request_sha256(request)

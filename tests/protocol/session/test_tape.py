@@ -20,7 +20,7 @@ def test_a_tape_equals_its_tuple_after_appends_to_any_older_version(grown: list[
     tuples: list[tuple[int, ...]] = [tuple(first)]
     for back, item in grown:
         version = back % len(tapes)
-        tapes.append(tapes[version].append(item))
+        tapes.append(tapes[version].then(item))
         tuples.append((*tuples[version], item))
     for tape, same in zip(tapes, tuples, strict=True):
         assert tuple(tape) == same
@@ -34,8 +34,8 @@ def test_a_tape_equals_its_tuple_after_appends_to_any_older_version(grown: list[
 def test_places_and_slices_are_those_of_a_tuple(items: list[int], length: int, part: slice, more: int) -> None:
     tape: Tape[int] = Tape()
     for item in items[:length]:
-        tape = tape.append(item)
-    tape.append(more)  # a longer tape of the family, which this one must not see
+        tape = tape.then(item)
+    tape.then(more)  # a longer tape of the family, which this one must not see
     same = tuple(items[:length])
     assert tape[part] == same[part]
     assert [tape[place] for place in range(-len(same), len(same))] == [*same, *same]
@@ -49,14 +49,14 @@ def test_places_and_slices_are_those_of_a_tuple(items: list[int], length: int, p
 @given(st.lists(ITEMS, max_size=6), st.integers(0, 8))
 def test_since_gives_what_came_after_a_length(items: list[int], length: int) -> None:
     tape = Tape(items)
-    tape.append(9)
+    tape.then(9)
     assert tuple(tape.since(length)) == tuple(items)[length:]
 
 
 def test_a_tape_extends_only_what_it_grew_from() -> None:
     old = Tape([1])
-    new = old.append(2)
-    fork = old.append(3)
+    new = old.then(2)
+    fork = old.then(3)
     assert new.extends(old)
     assert new.extends(new)
     assert not old.extends(new)
@@ -72,7 +72,7 @@ def test_an_empty_tape_is_extended_by_all_and_holds_on_to_nothing() -> None:
     empty: Tape[_Item] = Tape()
     item = _Item()
     held = weakref.ref(item)
-    grown, other = empty.append(item), empty.append(_Item())
+    grown, other = empty.then(item), empty.then(_Item())
     assert grown.extends(empty)
     assert not other.extends(grown)
     assert not grown.extends(other)
@@ -85,7 +85,7 @@ def test_an_empty_tape_is_extended_by_all_and_holds_on_to_nothing() -> None:
 def test_a_tape_that_extends_another_begins_with_its_items(grown: list[tuple[int, int]]) -> None:
     tapes: list[Tape[int]] = [Tape()]
     for back, item in grown:
-        tapes.append(tapes[back % len(tapes)].append(item))
+        tapes.append(tapes[back % len(tapes)].then(item))
     for one in tapes:
         for other in tapes:
             if one.extends(other):
@@ -102,7 +102,7 @@ def test_a_tape_does_not_see_changes_of_the_list_it_was_made_from() -> None:
 def test_an_iterator_ends_where_its_tape_ends() -> None:
     tape = Tape([1, 2])
     iterator = iter(tape)
-    tape.append(3)
+    tape.then(3)
     assert list(iterator) == [1, 2]
 
 
