@@ -69,10 +69,10 @@ def encoding() -> None:
     header = EpochHeader(CallConfig("p", "m", "chat-completions", max_tokens=1024), "You help." * 400, (tool,) * 12)
     tape: Tape[Message] = Tape()
     for number in range(66):
-        tape = tape.append(Message("user", text_content(f"Question {number}? " * 120)))
+        tape = tape.then(Message("user", text_content(f"Question {number}? " * 120)))
         call = ToolCallBlock(f"c{number}", "read_file", '{"path":"src/main.py"}')
-        tape = tape.append(Message("assistant", (TextBlock("I look. " * 100), call)))
-        tape = tape.append(Message("user", (ToolResultBlock(f"c{number}", text_content("line of code\n" * 200), False),)))
+        tape = tape.then(Message("assistant", (TextBlock("I look. " * 100), call)))
+        tape = tape.then(Message("user", (ToolResultBlock(f"c{number}", text_content("line of code\n" * 200), False),)))
     whole = Request(header, tape)
     print(f"body of {len(tape)} messages, {len(encode(whole, {})):,} bytes")
     show("  encode from nothing, with digest", 20, lambda: repeat(20, lambda: BodyEncoder().encode(whole, {})))
@@ -88,7 +88,7 @@ def encoding() -> None:
 def grow(encoder: BodyEncoder, header: EpochHeader, tape: Tape[Message]) -> None:
     """Encode 200 times, each time after one more short message."""
     for _ in range(200):
-        tape = tape.append(Message("user", text_content("and then?")))
+        tape = tape.then(Message("user", text_content("and then?")))
         encoder.encode(Request(header, tape), {})
 
 
@@ -96,7 +96,7 @@ def digest(header: EpochHeader, tape: Tape[Message]) -> None:
     """Compute the canonical digest 200 times, each time after one more short message; the first one costs all."""
     running = RequestDigest()
     for _ in range(200):
-        tape = tape.append(Message("user", text_content("and then?")))
+        tape = tape.then(Message("user", text_content("and then?")))
         running.of(Request(header, tape))
 
 

@@ -58,10 +58,10 @@ class Talk:
         self.history: Tape[Message] = Tape()
 
     async def say(self, message: Message) -> Asked:
-        self.history = self.history.append(message)
+        self.history = self.history.then(message)
         asked = await ask(self._provider, self.body())
         if asked.error is None:
-            self.history = self.history.append(Message("assistant", assemble(asked.chunks).content))
+            self.history = self.history.then(Message("assistant", assemble(asked.chunks).content))
         return asked
 
     def body(self) -> bytes:
@@ -133,7 +133,7 @@ async def test_a_prompt_that_does_not_fit_is_an_overflow_with_its_numbers(tmp_pa
     with random_engine(tmp_path, context=256) as base_url:
         async with http_provider(base_url) as provider:
             talk = Talk(provider)
-            talk.history = talk.history.append(user("x" * 2000))
+            talk.history = talk.history.then(user("x" * 2000))
             error: ProviderError = await error_of(provider, talk.body())
     assert (error.error_kind, error.status) == ("provider.contextOverflow", 400)
     assert "the window holds 256" in error.message
@@ -143,7 +143,7 @@ async def test_a_stream_without_end_can_be_cancelled_and_the_engine_is_free_agai
     with chain_engine(tmp_path, endless=True) as base_url:
         async with http_provider(base_url) as provider:
             talk = Talk(provider, max_tokens=20_000)
-            talk.history = talk.history.append(user("go on"))
+            talk.history = talk.history.then(user("go on"))
             came = anyio.Event()
 
             async def listen() -> None:
