@@ -21,14 +21,15 @@ class Body(Struct, frozen=True, gc=False):
 
 
 class BodyFragments:
-    """A body that grows at its end: a head, and pieces separated by commas."""
+    """A body that grows at its end: a head, and pieces separated by commas. `length` counts its bytes without a tail."""
 
-    __slots__ = ("_digest", "_empty", "_fragments")
+    __slots__ = ("_digest", "_empty", "_fragments", "length")
 
     def __init__(self, head: bytes = b"") -> None:
         self._fragments = [head]
         self._digest = sha256(head)
         self._empty = True
+        self.length = len(head)
 
     def add(self, pieces: Sequence[bytes]) -> None:
         """Put pieces behind what is there, each with a comma before it unless it is the first."""
@@ -37,6 +38,7 @@ class BodyFragments:
             self._empty = False
             self._fragments.append(fragment)
             self._digest.update(fragment)
+            self.length += len(fragment)
 
     def finished(self, tail: bytes) -> Body:
         """Give the body as it is now, with `tail` behind it. More can be added afterwards."""

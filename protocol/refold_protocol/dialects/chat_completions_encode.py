@@ -37,7 +37,8 @@ from refold_protocol.session.tape import Tape
 ENCODER: Final = EncoderId("chat-completions", 1)
 """Name and version of this encoder."""
 
-_TAIL: Final = b"]}"
+TAIL: Final = b"]}"
+"""What closes a body behind its last message."""
 
 
 def encode(request: Request, blobs: Mapping[str, bytes]) -> bytes:
@@ -65,19 +66,56 @@ class BodyEncoder:
         self._add(request.history.since(len(self._history)), blobs)
         self._header = header
         self._history = request.history
-        return self._fragments.finished(_TAIL)
+        return self._fragments.finished(TAIL)
 
     def _restart(self, header: EpochHeader, blobs: Mapping[str, bytes]) -> None:
         self._options = read_options(header.config.dialect_options)
         self._history = Tape()
-        self._fragments = BodyFragments(_head(header, self._options))
-        if header.system is not None:
-            self._fragments.add([_json(_Spoken("system", header.system))])
+        self._fragments = BodyFragments(b"".join(member.text for member in head_members(header, self._options)))
+        self._fragments.add(system_pieces(header))
         self._add(header.message_prefix or (), blobs)
 
     def _add(self, messages: Iterable[Message], blobs: Mapping[str, bytes]) -> None:
         for message in messages:
-            self._fragments.add([_json(wire) for wire in wire_messages(message, self._options, blobs)])
+            self._fragments.add(message_pieces(message, self._options, blobs))
+
+
+class Member(Struct, frozen=True, gc=False):
+    """A part of a body's head: `kind` is `config` or `tools`, `name` that of the member or of the tool."""
+
+    kind: str
+    name: str
+    text: bytes
+
+
+def head_members(header: EpochHeader, options: Options) -> Iterator[Member]:
+    """Give the body up to the first message, in order and without gaps. A member of `extra` takes the place of the scalar
+    of the same name."""
+    names, extra = extra_members(header.config.extra)
+    separator = b"{"
+    for name, value in _scalars(header.config, options):
+        if value is not None and name not in names:
+            yield Member("config", name, separator + b'"' + name.encode() + b'":' + _json(value))
+            separator = b","
+    last = len(header.tools or ()) - 1
+    for position, tool in enumerate(header.tools or ()):
+        opening = separator + b'"tools":[' if position == 0 else b","
+        yield Member("tools", tool.name, opening + _json(_tool(tool)) + (b"]" if position == last else b""))
+        separator = b","
+    if extra:
+        yield Member("config", "extra", separator + extra)
+        separator = b","
+    yield Member("config", "messages", separator + b'"messages":[')
+
+
+def system_pieces(header: EpochHeader) -> list[bytes]:
+    """Give the message of the system text, if there is one."""
+    return [] if header.system is None else [_json(_Spoken("system", header.system))]
+
+
+def message_pieces(message: Message, options: Options, blobs: Mapping[str, bytes]) -> list[bytes]:
+    """Give what one message becomes: none, one or several JSON objects."""
+    return [_json(wire) for wire in wire_messages(message, options, blobs)]
 
 
 def wire_messages(message: Message, options: Options, blobs: Mapping[str, bytes]) -> Iterator[Struct]:
@@ -168,21 +206,6 @@ def _result_text(result: ToolResultBlock) -> str:
         block.text if isinstance(block, TextBlock) else f"[{block.media_type}, which this provider takes from users only]"
         for block in result.content
     )
-
-
-def _head(header: EpochHeader, options: Options) -> bytes:
-    """Write the body up to the first message. A member of `extra` takes the place of the scalar of the same name."""
-    names, extra = extra_members(header.config.extra)
-    members = [
-        b'"' + name.encode() + b'":' + _json(value)
-        for name, value in _scalars(header.config, options)
-        if value is not None and name not in names
-    ]
-    if header.tools:
-        members.append(b'"tools":' + _json([_tool(tool) for tool in header.tools]))
-    if extra:
-        members.append(extra)
-    return b"{" + b",".join(members) + b',"messages":['
 
 
 def _scalars(config: CallConfig, options: Options) -> Iterator[tuple[str, object]]:

@@ -12,6 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from refold_protocol.dialects.body import Body
+from refold_protocol.dialects.segments import Segment
 from refold_protocol.errors import ProviderError
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.events import EncoderId
@@ -64,6 +65,11 @@ class Dialect(Struct, frozen=True):
 
     encoder: EncoderId
     encode: Callable[[Request, Mapping[str, bytes]], bytes]
+    segments: Callable[[Request, Mapping[str, bytes]], tuple[Segment, ...]]
+    """Cuts the body of a request into named segments, which tile it: the first begins at 0, each at the end of the one
+    before, the last ends with the body. Raises what `encode` raises."""
+    tail: bytes
+    """What closes a body behind its last message; a body of a longer history has those bytes further back."""
     make_encoder: Callable[[], BodyEncoder]
     make_decoder: Callable[[], StreamDecoder]
     resolve_options: Callable[[Mapping[str, object]], JsonText]
