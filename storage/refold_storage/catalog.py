@@ -22,13 +22,16 @@ from refold_protocol.session.summary import EMPTY_SUMMARY, Summary
 from refold_storage.format import Databases
 from refold_storage.interface import NewSession, Parent, RecentCursor, SessionRecord
 from refold_storage.keys import parse_recent_key, recent_key, session_key
+from refold_storage.segments import Section, Segment, section_at
 
 if TYPE_CHECKING:
     Transaction: TypeAlias = lmdb.Transaction[bytes]
 
 
 class SessionRow(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
-    """A row of `sessions`: JSON in this order. `number` is the session's number in the keys of its records."""
+    """A row of `sessions`: JSON in this order. `number` is the session's number in the keys of its records, `segments` say
+    where inherited events lie. `estimated`: the summary is what the parent's was, at another seq of its log; the next
+    opening for write counts anew."""
 
     format: int
     number: int
@@ -41,11 +44,22 @@ class SessionRow(Struct, frozen=True, gc=False, omit_defaults=True, rename="came
     summary: Summary
     parent: Parent | None = None
     archived: bool = False
+    segments: tuple[Segment, ...] = ()
+    estimated: bool = False
 
     @property
     def activity(self) -> int:
-        """What `recent` sorts by: epoch ms of the last activity, of the creation where there was none yet."""
-        return self.created_at if self.summary.last_activity is None else self.summary.last_activity
+        """What `recent` sorts by: epoch ms of the last activity, of the creation where that came later, as with forks."""
+        return max(self.created_at, self.summary.last_activity or 0)
+
+    @property
+    def base(self) -> int:
+        """Seq of the first event that lies under the session's own number."""
+        return self.segments[-1].last + 1 if self.segments else 0
+
+    def section(self, seq: int) -> Section:
+        """Give the part of the log that holds event `seq`."""
+        return section_at(self.number, self.segments, seq)
 
     @property
     def record(self) -> SessionRecord:
@@ -112,6 +126,12 @@ def put(transaction: Transaction, databases: Databases, row: SessionRow, before:
             return
         transaction.delete(recent_key(before.activity, before.number), db=databases.recent)
     transaction.put(recent_key(row.activity, row.number), key, db=databases.recent)
+
+
+def remove(transaction: Transaction, databases: Databases, row: SessionRow) -> None:
+    """Take a row out, and its place among the recent sessions."""
+    transaction.delete(session_key(row.id), db=databases.sessions)
+    transaction.delete(recent_key(row.activity, row.number), db=databases.recent)
 
 
 def recent_rows(

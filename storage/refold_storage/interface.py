@@ -18,7 +18,7 @@ from refold_protocol.ids import SessionId, WriterId
 from refold_protocol.session.events import Draft, Event
 from refold_protocol.session.summary import Summary
 from refold_storage.health import Vitals
-from refold_storage.records import Record
+from refold_storage.records import Damage, Record
 
 Access: TypeAlias = Literal["read", "write"]
 
@@ -161,6 +161,11 @@ class Handle(Protocol):
         the recorded digest of its last event: what `chain_walk.py` checks. Errors as for `read`."""
         ...
 
+    def inspect(self) -> Iterator[Record | Damage]:
+        """Iterate over the committed log from its beginning as it is stored, damage included as items of their own: what
+        `refold verify` checks. Raises nothing for what a record holds; what is missing at the end is no item."""
+        ...
+
     def refresh(self) -> int:
         """On a read handle: look for events that other processes committed; give the new tail. Free on a write handle."""
         ...
@@ -182,6 +187,25 @@ class Store(Protocol):
     async def open(self, session: SessionId, access: Access) -> Handle:
         """Open a session. Raises SessionNotFoundError, SessionAlreadyOwnedError (after trying for 50 ms),
         SessionFormatUnsupportedError, SessionCorruptionError."""
+        ...
+
+    async def examine(self, session: SessionId) -> Handle:
+        """Open a session for `inspect`, also one whose log does not agree with its record. Raises SessionNotFoundError,
+        and the errors of `open` where the record itself cannot be read."""
+        ...
+
+    async def fork(self, parent: SessionId, at: int, session: NewSession) -> SessionRecord:
+        """Make the session `session` whose first events are the events 0 to `at` of `parent`, and give its record.
+
+        One transaction, on disk when this returns; the cost does not depend on `at`. No lease of the parent is needed:
+        it can be forked up to its durable tail, so whoever owns it flushes up to `at` first. The new session's chain
+        goes on from the parent's, `record.parent` says where from, its first own event gets the seq `at` + 1. Before
+        `tail`, its summary is the parent's until it is opened for writing. Nobody owns it yet: `open` it to go on.
+
+        A caller who is cancelled does not learn whether the fork was made. Raises SessionNotFoundError,
+        SessionAlreadyExistsError, SeqRangeError (negative, or not durable), SessionCorruptionError, StorageFullError,
+        LogBusyError.
+        """
         ...
 
     def get(self, session: SessionId) -> SessionRecord:

@@ -1,7 +1,7 @@
 """Owns the keys of the databases: fixed widths, whatever ids look like, and big-endian, so that keys sort as numbers do.
 
     sessions   SHA-256 of the session's id (32 bytes)      records   session number, first seq (16 bytes)
-    recent     last activity in ms, number (16 bytes)
+    recent     last activity in ms, number (16 bytes)      children  origin's number, fork's number (16 bytes)
 
 Knows nothing of values.
 """
@@ -45,6 +45,22 @@ def parse_recent_key(key: bytes) -> tuple[int, int]:
     """Give last activity (epoch ms) and session number."""
     activity, number = _PAIR.unpack(key)
     return activity, number
+
+
+def child_key(origin: int, fork: int) -> bytes:
+    """Give the key that says that session `fork` needs events which lie under the number `origin`."""
+    return _PAIR.pack(origin, fork)
+
+
+def parse_child_key(key: bytes) -> tuple[int, int]:
+    """Give the numbers of origin and fork."""
+    origin, fork = _PAIR.unpack(key)
+    return origin, fork
+
+
+def child_value(last: int) -> bytes:
+    """Give the value that names the last seq which a fork inherits from an origin."""
+    return last.to_bytes(8, "big")
 
 
 _PAIR: Final = Layout(">QQ")

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from refold_protocol.errors import (
     LogError,
     LogUnwritableError,
+    SessionCorruptionError,
+    SessionFormatUnsupportedError,
     SessionHandleClosedError,
     SessionNotFoundError,
     SessionReadOnlyError,
@@ -20,6 +22,7 @@ from refold_protocol.session.events import Draft, Event
 from refold_storage import catalog
 from refold_storage.catalog import SessionRow
 from refold_storage.environment import Environment
+from refold_storage.inspection import inspect_records
 from refold_storage.interface import Access, Admit, DurableWatcher, Observer, SessionRecord
 from refold_storage.listeners import Listeners
 from refold_storage.reading import (
@@ -31,18 +34,23 @@ from refold_storage.reading import (
     gather_lines,
     walk_records,
 )
-from refold_storage.records import Record
+from refold_storage.records import Damage, Record
 
 
 class ReadHandle:
-    """A session, opened for reading. See `interface.Handle` for what each member promises."""
+    """A session, opened for reading. See `interface.Handle` for what each member promises. With `damaged` a log that
+    does not agree with its record is opened too, to be inspected."""
 
-    def __init__(self, environment: Environment, session: SessionId, forget: Callable[[ReadHandle], None]) -> None:
+    def __init__(
+        self, environment: Environment, session: SessionId, forget: Callable[[ReadHandle], None], *, damaged: bool = False
+    ) -> None:
         self._environment = environment
         self._session = session
         self._forget = forget
         self._watchers: Listeners[int] = Listeners()
         self._closed = False
+        self._damaged = damaged
+        self._agreed = True
         self._seen, self._row = self._look()
 
     @property
@@ -101,7 +109,12 @@ class ReadHandle:
         """Iterate over committed records; see `interface.Handle.records`."""
         self._check_open()
         check_range(first, None, self.tail)
-        return walk_records(self._environment, self._row.number, first, self.tail, self._check_open)
+        return walk_records(self._environment, self._row, first, self.tail, self._check_open)
+
+    def inspect(self) -> Iterator[Record | Damage]:
+        """Iterate over what is stored; see `interface.Handle.inspect`."""
+        self._check_open()
+        return inspect_records(self._environment, self._row, self._check_open, agreed=self._agreed)
 
     def append(self, drafts: Sequence[Draft], *, admit: Admit | None = None) -> tuple[Event, ...]:  # noqa: ARG002
         """Raise SessionReadOnlyError."""
@@ -150,7 +163,7 @@ class ReadHandle:
             first += len(lines)
 
     def _batch(self, first: int, last: int, max_bytes: int) -> list[bytes]:
-        return committed_lines(self._environment, self._row.number, first, last, max_bytes)
+        return committed_lines(self._environment, self._row, first, last, max_bytes)
 
     def _look(self) -> tuple[int, SessionRow]:
         with self._environment.reading() as transaction:
@@ -160,7 +173,12 @@ class ReadHandle:
             row = catalog.find(transaction, self._environment.databases, self._session)
             if row is None:
                 raise SessionNotFoundError(f"there is no session {self._session}", session=self._session)
-            check_tail(transaction, self._environment.databases.records, row)
+            try:
+                check_tail(transaction, self._environment.databases.records, row)
+            except (SessionCorruptionError, SessionFormatUnsupportedError):  # what does not agree, an inspection finds
+                if not self._damaged:
+                    raise
+                self._agreed = False
         return seen, row
 
     def _check_open(self) -> None:

@@ -24,10 +24,11 @@ from refold_protocol.session.events import Draft, Event
 from refold_storage.accept import accept
 from refold_storage.backlog import Backlog, Waiter, same_error
 from refold_storage.commit import CommitQueue
+from refold_storage.inspection import inspect_records
 from refold_storage.interface import Access, Admit, Clock, DurableWatcher, Observer, SessionRecord
 from refold_storage.listeners import Listeners
 from refold_storage.reading import BATCH_BYTES, check_range, committed_lines, decode_lines, gather_lines, walk_records
-from refold_storage.records import Record
+from refold_storage.records import Damage, Record
 
 
 class WriteLimits(Struct, frozen=True):
@@ -115,8 +116,12 @@ class WriteHandle:
         """Iterate over committed records; see `interface.Handle.records`."""
         self._check_open()
         check_range(first, None, self.durable)
-        environment, number = self._commits.environment, self._backlog.row.number
-        return walk_records(environment, number, first, self.durable, self._check_open)
+        return walk_records(self._commits.environment, self._backlog.row, first, self.durable, self._check_open)
+
+    def inspect(self) -> Iterator[Record | Damage]:
+        """Iterate over what is stored; see `interface.Handle.inspect`."""
+        self._check_open()
+        return inspect_records(self._commits.environment, self._backlog.row, self._check_open)
 
     def append(self, drafts: Sequence[Draft], *, admit: Admit | None = None) -> tuple[Event, ...]:
         """Accept a batch; see `interface.Handle.append`."""
@@ -224,7 +229,7 @@ class WriteHandle:
         backlog = self._backlog
         if first < backlog.first:
             last = min(last, backlog.first - 1)
-            return committed_lines(self._commits.environment, backlog.row.number, first, last, max_bytes)
+            return committed_lines(self._commits.environment, backlog.row, first, last, max_bytes)
         lines: list[bytes] = []
         for event in backlog.events[first - backlog.first : last + 1 - backlog.first]:
             max_bytes -= len(event.line)

@@ -8,6 +8,7 @@ that. `fail_point` makes flushes fail as disks do. Never touches a file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import reduce
 from typing import Final
 
 from msgspec.structs import replace
@@ -22,7 +23,10 @@ from refold_protocol.errors import (
 )
 from refold_protocol.ids import SessionId, WriterId
 from refold_protocol.session.events import FORMAT_VERSION
+from refold_protocol.session.summary import EMPTY_SUMMARY, summary_step
 from refold_storage import catalog
+from refold_storage.accept import Head
+from refold_storage.fork import check_fork_seq, forked_row
 from refold_storage.health import Vitals
 from refold_storage.interface import Access, Clock, NewSession, RecentCursor, SessionRecord
 from refold_storage.lmdb_store import BACKLOG_BYTES, no_fault
@@ -47,13 +51,13 @@ class MemoryStore:
         self._owners: dict[SessionId, MemoryHandle] = {}
         self._handles: set[MemoryHandle] = set()
         self._writers = 0
+        self._numbers = 0
         self._closed = False
 
     async def create(self, session: NewSession) -> MemoryHandle:
         """Open a new session for writing; see `interface.Store.create`."""
         self._check_open()
-        if session.id in self._logs or session.id in self._owners:
-            raise SessionAlreadyExistsError(f"there is a session {session.id} already", session=session.id)
+        self._check_new(session.id)
         return self._open(MemoryLog(catalog.empty_row(session)), write=True)
 
     async def open(self, session: SessionId, access: Access) -> MemoryHandle:
@@ -63,6 +67,26 @@ class MemoryStore:
         if access == "write" and session in self._owners:
             raise SessionAlreadyOwnedError(f"this process writes session {session} already", session=session)
         return self._open(log, write=access == "write")
+
+    async def examine(self, session: SessionId) -> MemoryHandle:
+        """Open a session for reading."""
+        return await self.open(session, "read")
+
+    async def fork(self, parent: SessionId, at: int, session: NewSession) -> SessionRecord:
+        """Make a session that begins with the events 0 to `at` of another one; see `interface.Store.fork`."""
+        self._check_open()
+        origin = self._log(parent)
+        self._check_new(session.id)
+        check_fork_seq(parent, at, origin.row.tail)
+        digest = origin.digests[at]
+        row = forked_row(catalog.empty_row(session), origin.row, at, digest.hex())
+        log = MemoryLog(row)
+        log.events, log.digests = origin.events[: at + 1], origin.digests[: at + 1]
+        summary = reduce(summary_step, log.events, EMPTY_SUMMARY)
+        log.row, log.head = replace(row, summary=summary, estimated=False), Head(at, log.events[at].time, digest, summary)
+        self._medium.commit()
+        self._committed(log)
+        return log.row.record
 
     def get(self, session: SessionId) -> SessionRecord:
         """Give the committed record of a session. Raises SessionNotFoundError."""
@@ -108,7 +132,7 @@ class MemoryStore:
     def after_crash(self) -> MemoryStore:
         """Give a store that holds what is durable now, as another process would find it; nobody owns anything there."""
         survivor = MemoryStore(clock=self._medium.clock, backlog_bytes=self._medium.backlog_bytes)
-        survivor._new_uuid = self._new_uuid
+        survivor._new_uuid, survivor._numbers = self._new_uuid, self._numbers
         for session, log in self._logs.items():
             copy = MemoryLog(log.row)
             copy.head, copy.events, copy.digests = log.head, list(log.events), list(log.digests)
@@ -125,13 +149,18 @@ class MemoryStore:
 
     def _committed(self, log: MemoryLog) -> None:
         if log.row.number == 0:
-            log.row = replace(log.row, number=len(self._logs) + 1)
+            self._numbers += 1
+            log.row = replace(log.row, number=self._numbers)
             self._logs[log.row.id] = log
 
     def _forget(self, handle: MemoryHandle) -> None:
         self._handles.discard(handle)
         if self._owners.get(handle.id) is handle:
             del self._owners[handle.id]
+
+    def _check_new(self, session: SessionId) -> None:
+        if session in self._logs or session in self._owners:
+            raise SessionAlreadyExistsError(f"there is a session {session} already", session=session)
 
     def _log(self, session: SessionId) -> MemoryLog:
         if session not in self._logs:

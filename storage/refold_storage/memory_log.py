@@ -27,7 +27,7 @@ from refold_storage.catalog import SessionRow
 from refold_storage.interface import Access, Admit, Clock, DurableWatcher, Observer, SessionRecord
 from refold_storage.listeners import Listeners
 from refold_storage.reading import check_range
-from refold_storage.records import MAX_EVENTS, Record
+from refold_storage.records import MAX_EVENTS, Damage, Record
 from refold_storage.transact import FailPoint
 
 
@@ -44,6 +44,16 @@ class Medium:
         """Raise LogUnwritableError once a commit failed for good."""
         if self.unusable is not None:
             raise same_error(self.unusable)
+
+    def commit(self) -> None:
+        """Pass the stages of a commit. Raises what the fail point makes of it, and LogUnwritableError ever after one."""
+        self.check_usable()
+        try:
+            self.fail_point("begun")
+            self.fail_point("written")
+        except LogUnwritableError as error:
+            self.unusable = error
+            raise
 
 
 class MemoryLog:
@@ -147,6 +157,10 @@ class MemoryHandle:
         check_range(first, None, self._durable)
         return self._records(first - first % MAX_EVENTS)
 
+    def inspect(self) -> Iterator[Record | Damage]:
+        """Iterate over the committed log in runs; nothing here is ever damaged."""
+        return self.records()
+
     def append(self, drafts: Sequence[Draft], *, admit: Admit | None = None) -> tuple[Event, ...]:
         """Accept a batch; see `interface.Handle.append`."""
         self._check_open()
@@ -220,15 +234,10 @@ class MemoryHandle:
         self._row = replace(self._row, tail=head.tail, head_digest=head.digest.hex(), writers=writers, summary=head.summary)
 
     def _commit(self) -> None:
-        self._medium.check_usable()
         try:
-            self._medium.fail_point("begun")
-            self._medium.fail_point("written")
+            self._medium.commit()
         except StorageFullError as error:
             self._trouble = error
-            raise
-        except LogUnwritableError as error:
-            self._medium.unusable = error
             raise
         self.log.events += self._events
         self.log.digests += self._digests

@@ -1,8 +1,8 @@
 """Owns reading a committed log: from any seq, in bounded batches, each in one short transaction.
 
-A seq is found by a seek: the last record that begins at or before it. Records may be extended and repacked between two
-batches, so a batch never relies on the borders of the one before. Storage never cuts and never repairs: what does not
-hold together raises SessionCorruptionError with the seq where it stops.
+A seq is found by a seek: the last record that begins at or before it, under the number of the section in which it lies.
+Records may be extended and repacked between two batches, so a batch never relies on the borders of the one before.
+Storage never cuts and never repairs: what does not hold together raises SessionCorruptionError with the seq where it stops.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import lmdb
 
 from refold_protocol.errors import SeqRangeError, SessionCorruptionError
+from refold_protocol.session.chain import CHAIN_START, chain
 from refold_protocol.session.codec import decode_event
 from refold_protocol.session.events import Event
 from refold_storage.catalog import SessionRow
 from refold_storage.environment import Environment
 from refold_storage.format import Database
 from refold_storage.keys import MAX_U64, parse_record_key, record_key
-from refold_storage.records import Record, RecordHead, decode_record, record_head
+from refold_storage.records import Record, decode_record, record_head
 
 if TYPE_CHECKING:
     Cursor: TypeAlias = lmdb.Cursor[bytes]
@@ -40,46 +41,53 @@ def check_range(first: int, last: int | None, tail: int) -> int:
 
 
 def last_record(transaction: Transaction, records: Database, number: int) -> tuple[int, bytes] | None:
-    """Give first seq and value of a session's last record; None where it has none."""
+    """Give first seq and value of the last record under a number; None where there is none."""
     with transaction.cursor(db=records) as cursor:
         if not _seek(cursor, number, MAX_U64):
             return None
         return parse_record_key(cursor.key())[1], cursor.value()
 
 
-def check_tail(transaction: Transaction, records: Database, row: SessionRow) -> RecordHead | None:
-    """Give the head of the last record (None for an empty log), having compared it with the row.
+def check_tail(transaction: Transaction, records: Database, row: SessionRow) -> None:
+    """Compare the last record with the row.
 
     Raises SessionCorruptionError when row and records disagree about where the log ends.
     """
     stored = last_record(transaction, records, row.number)
-    head = None if stored is None else record_head(*stored)
-    if head is None:
-        if row.tail != -1:
-            raise SessionCorruptionError(f"session {row.id} should have events up to {row.tail} and has none", seq=0)
-    elif head.last != row.tail or head.digest.hex() != row.head_digest:
+    if stored is not None:
+        head = record_head(*stored)
+        last, digest = head.last, head.digest.hex()
+    elif row.segments:
+        last, digest = row.segments[-1].last, row.segments[-1].digest
+    elif row.tail == -1:
+        return
+    else:
+        raise SessionCorruptionError(f"session {row.id} should have events up to {row.tail} and has none", seq=0)
+    if last != row.tail or digest != row.head_digest:
         raise SessionCorruptionError(
-            f"session {row.id} ends at seq {head.last}, digest {head.digest.hex()}, where its record says {row.tail}, "
-            f"{row.head_digest}",
-            seq=min(head.last, row.tail) + 1,
+            f"session {row.id} ends at seq {last}, digest {digest}, where its record says {row.tail}, {row.head_digest}",
+            seq=min(last, row.tail) + 1,
         )
-    return head
 
 
 def read_records(
-    transaction: Transaction, records: Database, number: int, first: int, last: int, max_bytes: int
+    transaction: Transaction, records: Database, row: SessionRow, first: int, last: int, max_bytes: int
 ) -> list[Record]:
-    """Give the records that hold the events from `first` (not past the tail) on, until `max_bytes` or `last` is reached.
+    """Give the records that hold the events from `first` (not past the tail) on, until `max_bytes`, `last` or the end of
+    the section in which `first` lies is reached.
 
-    The first record may begin before `first`, the last may go on behind `last`. Each follows the one before it.
+    The first record may begin before `first`, the last may go on behind `last`. Each follows the one before it. A record
+    that goes on behind the section is cut there.
     """
+    section = row.section(first)
     found: list[Record] = []
     size, seq = 0, first
+    last = last if section.last is None else min(last, section.last)
     with transaction.cursor(db=records) as cursor:
-        more = _seek(cursor, number, first)
+        more = _seek(cursor, section.owner, first)
         while more and seq <= last and size < max_bytes:
             owner, start = parse_record_key(cursor.key())
-            if owner != number or start > seq or (found and start != seq):
+            if owner != section.owner or start > seq or (found and start != seq):
                 break
             record = decode_record(start, cursor.value())
             if record.last < seq:
@@ -90,13 +98,31 @@ def read_records(
             more = cursor.next()
     if seq == first:
         raise SessionCorruptionError(f"the event {first} is missing", seq=first)
+    if section.digest is not None and section.last is not None and found[-1].last > section.last:
+        final = found[-1]
+        found[-1] = Record(final.first, final.lines[: section.last + 1 - final.first], bytes.fromhex(section.digest))
     return found
 
 
-def committed_lines(environment: Environment, number: int, first: int, last: int, max_bytes: int) -> list[bytes]:
-    """Give lines from `first` to at most `last`, in one transaction: at least one, then as many as fit `max_bytes`."""
+def digest_at(transaction: Transaction, records: Database, row: SessionRow, seq: int) -> bytes:
+    """Give the chain's digest after event `seq` (not past the tail), from the one record that holds it and the digest
+    recorded before that. Raises SessionCorruptionError when that record does not give its own digest."""
+    if seq == -1:
+        return CHAIN_START
+    (record,) = read_records(transaction, records, row, seq, seq, 1)
+    if record.last == seq:
+        return record.digest
+    before = digest_at(transaction, records, row, record.first - 1)
+    if chain(record.lines, before) != record.digest:
+        raise SessionCorruptionError(f"the record at seq {record.first} does not give its own digest", seq=record.first)
+    return chain(record.lines[: seq + 1 - record.first], before)
+
+
+def committed_lines(environment: Environment, row: SessionRow, first: int, last: int, max_bytes: int) -> list[bytes]:
+    """Give lines from `first` to at most `last`, in one transaction: at least one, then as many as fit `max_bytes`, none
+    from behind the section in which `first` lies."""
     with environment.reading() as transaction:
-        found = read_records(transaction, environment.databases.records, number, first, last, max(max_bytes, 1))
+        found = read_records(transaction, environment.databases.records, row, first, last, max(max_bytes, 1))
     lines: list[bytes] = []
     size = 0
     for record in found:
@@ -137,13 +163,13 @@ def decode_lines(lines: list[bytes], first: int) -> Iterator[Event]:
 
 
 def walk_records(
-    environment: Environment, number: int, first: int, last: int, check_open: Callable[[], None]
+    environment: Environment, row: SessionRow, first: int, last: int, check_open: Callable[[], None]
 ) -> Iterator[Record]:
     """Iterate over the records from the one that holds `first` to the one that holds `last`, batch by batch."""
     while first <= last:
         check_open()
         with environment.reading() as transaction:
-            found = read_records(transaction, environment.databases.records, number, first, last, BATCH_BYTES)
+            found = read_records(transaction, environment.databases.records, row, first, last, BATCH_BYTES)
         yield from found
         first = found[-1].last + 1
 

@@ -48,6 +48,16 @@ class Record(Struct, frozen=True, gc=False):
         return self.first + len(self.lines) - 1
 
 
+class Damage(Struct, frozen=True, gc=False):
+    """Events that should be stored and cannot be read: the seqs of the first and the last, and why. `digest` is the chain's
+    digest of the last where the head of their record still says it."""
+
+    first: int
+    last: int
+    message: str
+    digest: bytes | None = None
+
+
 class RecordHead(Struct, frozen=True, gc=False):
     """What a record says of itself without its body: `length` is the body's size in bytes before deflating."""
 

@@ -7,8 +7,11 @@ event loop's thread. How a store is opened is `lmdb_store.py`'s business.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
 
 from refold_protocol.errors import (
     LogUnwritableError,
@@ -24,16 +27,21 @@ from refold_storage import catalog
 from refold_storage.accept import EMPTY_HEAD, Head
 from refold_storage.backlog import Backlog
 from refold_storage.catalog import SessionRow
+from refold_storage.change import Work, change
 from refold_storage.commit import CommitQueue
+from refold_storage.fork import fork
 from refold_storage.health import Vitals, vitals
 from refold_storage.interface import Access, Clock, NewSession, RecentCursor, SessionRecord
 from refold_storage.lease import Lease, Leases
 from refold_storage.log_read import ReadHandle
 from refold_storage.log_write import WriteHandle, WriteLimits
 from refold_storage.packing import may_grow
-from refold_storage.reading import check_tail, last_record
+from refold_storage.reading import check_tail, committed_lines, last_record, read_records
 from refold_storage.records import Record, decode_record
 from refold_storage.registry import REGISTRY
+from refold_storage.tally import counted_summary
+
+T = TypeVar("T")
 
 
 class LmdbStore:
@@ -49,6 +57,7 @@ class LmdbStore:
         self._new_uuid = new_uuid
         self._limits = limits
         self._handles: set[ReadHandle | WriteHandle] = set()
+        self._changes: set[asyncio.Future[Any]] = set()
         self._closed = False
 
     async def create(self, session: NewSession) -> WriteHandle:
@@ -58,10 +67,7 @@ class LmdbStore:
         row = catalog.empty_row(session)
         if self._row(session.id) is not None:
             raise _exists(session.id)
-        try:
-            lease = await self._leases.take(session.id)
-        except SessionAlreadyOwnedError:
-            raise _exists(session.id) from None
+        lease = await self._reserve(session.id)
         try:
             if self._row(session.id) is not None:  # somebody was quicker
                 raise _exists(session.id)
@@ -81,10 +87,26 @@ class LmdbStore:
             raise _unknown(session)
         lease = await self._leases.take(session)
         try:
-            return self._write_handle(lease, *self._stored(session))
+            row, head, open_run = self._stored(session)
+            if row.estimated:
+                summary = await counted_summary(partial(committed_lines, self.environment, row), row.tail)
+                row, head = replace(row, summary=summary, estimated=False), replace(head, summary=summary)
+            return self._write_handle(lease, row, head, open_run)
         except BaseException:
             lease.release()
             raise
+
+    async def fork(self, parent: SessionId, at: int, session: NewSession) -> SessionRecord:
+        """Make a session that begins with the events 0 to `at` of another one; see `interface.Store.fork`."""
+        empty = catalog.empty_row(session)
+        return await self._whole(self._fork(parent, at, empty))
+
+    async def examine(self, session: SessionId) -> ReadHandle:
+        """Open a session for inspection; see `interface.Store.examine`."""
+        self._check_open()
+        handle = ReadHandle(self.environment, session, self._handles.discard, damaged=True)
+        self._handles.add(handle)
+        return handle
 
     def get(self, session: SessionId) -> SessionRecord:
         """Give the committed record of a session. Raises SessionNotFoundError."""
@@ -128,6 +150,8 @@ class LmdbStore:
         """Close every handle and the environment. Idempotent. The first flush that failed is raised at the end."""
         if self._closed:
             return
+        if self._changes:
+            await asyncio.wait(self._changes)
         handles = list(self._handles)
         ends = await asyncio.gather(*(handle.close() for handle in handles), return_exceptions=True)
         if not self._closed:
@@ -136,6 +160,37 @@ class LmdbStore:
         for end in ends:
             if end is not None:
                 raise end
+
+    async def _fork(self, parent: SessionId, at: int, empty: SessionRow) -> SessionRecord:
+        if self._row(parent) is None:  # asked first, so that no lock file appears for nothing
+            raise _unknown(parent)
+        lease = await self._reserve(empty.id)
+        try:
+            return (await self._change(lambda transaction, databases: fork(transaction, databases, parent, at, empty))).record
+        finally:
+            lease.release()
+
+    async def _reserve(self, session: SessionId) -> Lease:
+        """Take the lease of a session that is to be made."""
+        try:
+            return await self._leases.take(session)
+        except SessionAlreadyOwnedError:
+            raise _exists(session) from None
+
+    async def _change(self, work: Work[T]) -> T:
+        return await change(self.commits, work, self._limits.flush_seconds)
+
+    async def _whole(self, steps: Coroutine[Any, Any, T]) -> T:
+        """Run `steps` to their end, also when the caller is cancelled: a lease must not be freed in the middle."""
+        task = asyncio.ensure_future(steps)
+        self._changes.add(task)
+        task.add_done_callback(self._over)
+        return await asyncio.shield(task)
+
+    def _over(self, task: asyncio.Future[Any]) -> None:
+        self._changes.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at, so that asyncio does not report it when the caller was cancelled meanwhile
 
     def _row(self, session: SessionId) -> SessionRow | None:
         with self.environment.reading() as transaction:
@@ -155,12 +210,15 @@ class LmdbStore:
             catalog.refuse_later_row(transaction, databases, session)
             check_tail(transaction, databases.records, row)
             stored = last_record(transaction, databases.records, row.number)
-        if stored is None:
-            return row, EMPTY_HEAD, None
-        last = decode_record(*stored)
+            if stored is not None:
+                last = decode_record(*stored)
+            elif row.segments:
+                last = read_records(transaction, databases.records, row, row.tail, row.tail, 1)[-1]
+            else:
+                return row, EMPTY_HEAD, None
         event = decode_event(last.lines[-1])
         head = Head(row.tail, event.time, last.digest, row.summary)
-        return row, head, last if may_grow(len(last.lines), len(stored[1])) else None
+        return row, head, last if stored is not None and may_grow(len(last.lines), len(stored[1])) else None
 
     def _write_handle(self, lease: Lease, row: SessionRow, head: Head, open_run: Record | None) -> WriteHandle:
         writer = WriterId(f"{self._new_uuid()}.{head.tail}")

@@ -51,7 +51,8 @@ def commit_shares(environment: Environment, shares: Sequence[Share], claim: Clai
                 failure = StorageFullError("the store has reached its largest allowed size")
                 return Outcome((), tuple(refused), failure)
         except Exception as error:  # noqa: BLE001 - whatever it was, somebody waits to be told
-            return Outcome((), tuple(refused), _meaning(error, environment, shares))
+            size = sum(len(line) for share in shares for line in share.lines)
+            return Outcome((), tuple(refused), meaning(error, environment, size))
         else:
             return Outcome(landed, tuple(refused), None)
 
@@ -65,14 +66,16 @@ def _transact(environment: Environment, shares: Sequence[Share], claim: Claim, f
     return landed
 
 
-def _meaning(error: Exception, environment: Environment, shares: Sequence[Share]) -> LogError:
+def meaning(error: Exception, environment: Environment, size: int) -> LogError:
+    """Give what a failed transaction means that was to write about `size` bytes beside the trees: StorageFullError when
+    it may succeed later, else LogUnwritableError."""
     if isinstance(error, StorageFullError | LogUnwritableError):
         return error
-    size = sum(len(line) for share in shares for line in share.lines) + _TREE_BYTES
-    if isinstance(error, lmdb.Error | OSError) and is_full(error, environment.folder / DATA_FILE, size):
+    full = isinstance(error, lmdb.Error | OSError) and is_full(error, environment.folder / DATA_FILE, size + _TREE_BYTES)
+    if full:
         return StorageFullError(f"no space left for the log: {error}")
     return LogUnwritableError(f"the log cannot be written any more, because a commit failed: {type(error).__name__}: {error}")
 
 
 _TREE_BYTES = 1 << 20
-"""What a commit writes beside its events, generously: pages of the trees and of the list of free pages."""
+"""What a transaction writes beside its events, generously: pages of the trees and of the list of free pages."""

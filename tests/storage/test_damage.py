@@ -199,9 +199,9 @@ async def test_a_session_of_another_format_version_is_refused(store: LmdbStore) 
 
 async def test_a_record_of_a_later_release_can_be_read_but_not_continued(store: LmdbStore) -> None:
     """Writing the row again would lose what this release does not know."""
-    change_row(store, segments=[[1, 0, 5]])
+    change_row(store, shelves=[[1, 0, 5]])
     assert (await store.open(SESSION, "read")).tail == COUNT - 1
-    with pytest.raises(SessionFormatUnsupportedError, match="segments"):
+    with pytest.raises(SessionFormatUnsupportedError, match="shelves"):
         await store.open(SESSION, "write")
     assert not store.is_owned(SESSION)
 
