@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from refold_protocol.errors import InvalidEventError
+from refold_protocol.errors import InvalidEventError, SessionCorruptionError
 from refold_protocol.ids import ApprovalId, CallId, InputId
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.endings import COMPLETED, MAX_TOKENS, aborted, blocked
@@ -37,6 +37,7 @@ from refold_protocol.session.events import (
     LlmRetry,
     Replace,
     RequestHeader,
+    RequestHeaderDelta,
     RequestSent,
     SessionTitle,
     SteeringMessage,
@@ -50,7 +51,9 @@ from refold_protocol.session.events import (
     TurnStart,
     UserMessage,
 )
-from refold_protocol.session.header_types import CallConfig, EpochHeader
+from refold_protocol.session.header import header_step
+from refold_protocol.session.header_delta import diff_header
+from refold_protocol.session.header_types import CallConfig, EpochHeader, SystemDelta, ToolsDelta
 from refold_protocol.session.messages import (
     Block,
     BlockEnd,
@@ -132,7 +135,8 @@ def may_follow(log: Log, draft: Draft) -> bool:
     try:
         work_step(log.work, event)
         surface_step(log.surface, event)
-    except InvalidEventError:
+        header_step(log.horizon.header, event)
+    except (InvalidEventError, SessionCorruptionError):
         return False
     return True
 
@@ -168,7 +172,7 @@ def _request(log: Log, luck: _Luck) -> Iterator[Draft]:
     work = log.work
     turn, step = work.last_turn, work.last_step
     attempt = max(1, work.stream.attempt) + (luck.flavour == 7)
-    yield from [Draft(RequestHeader((HEADER, _OTHER_HEADER)[luck.flavour % 2], "fallback"))] * 2
+    yield from _headers(log, luck)
     yield from [Draft(RequestSent("step", attempt, EncoderId("?", 0), 0, "", "", turn, step))] * 4
     yield Draft(RequestSent("step", attempt, EncoderId("?", 0), 0, "", ""))
     yield Draft(LlmRetry(turn, step, attempt, "provider.timeout", 10))
@@ -177,6 +181,16 @@ def _request(log: Log, luck: _Luck) -> Iterator[Draft]:
     message = AssistantMessage(turn, step, _content(log, luck), "engine", "chain", "stop")
     yield from [Draft(message, "append", work.stream.ranges)] * 6
     yield Draft(AssistantMessage(turn, step + 1, (), "engine", "chain", "stop"), "append", ())
+
+
+def _headers(log: Log, luck: _Luck) -> Iterator[Draft]:
+    wanted = (HEADER, _OTHER_HEADER)[luck.flavour % 2]
+    yield from [Draft(RequestHeader(wanted, "fallback"))] * 2
+    delta = diff_header(log.horizon.header or HEADER, wanted)
+    assert delta is not None
+    yield from [Draft(delta)] * 2
+    yield Draft(RequestHeaderDelta(system=SystemDelta(1, ("Be kind.",), luck.two % 2)))
+    yield Draft(RequestHeaderDelta(tools=ToolsDelta(("read_file",), (), ())))
 
 
 def _content(log: Log, luck: _Luck) -> tuple[Block, ...]:

@@ -25,7 +25,6 @@ from refold_protocol.session.events import (
     InputAccepted,
     InstanceStart,
     Replace,
-    RequestHeader,
     RequestSent,
     StepEnd,
     StepStart,
@@ -37,6 +36,7 @@ from refold_protocol.session.events import (
     TurnStart,
     UserMessage,
 )
+from refold_protocol.session.header import header_draft
 from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
 from refold_protocol.session.messages import (
     Block,
@@ -139,9 +139,10 @@ class Log:
         assert self.work.turn is not None
         number = self.work.last_step + 1
         self.add(StepStart(self.work.turn, number))
-        wanted = header or self.horizon.header or HEADER
-        if wanted != self.horizon.header:
-            self.add(RequestHeader(wanted, "initial" if self.horizon.header is None else "fallback"))
+        recorded = self.horizon.header
+        draft = header_draft(recorded, header or recorded or HEADER, anchored=True)
+        if draft is not None:
+            self.write(draft)
         self.send()
         return self.work.turn, number
 

@@ -1,8 +1,8 @@
 """Owns the rules of the epoch header: its canonical form, its fold, and the draft that records a change of it.
 
 Canonical: an empty system text, tool list, prefix or stop list is absent, numbers that stand for fractions are floats.
-Headers are compared by value, on every step; nobody announces changes, because an announcement can be forgotten.
-Header deltas are part of the vocabulary but not of this release: it writes snapshots and refuses a log that holds a delta.
+Headers are compared by value, on every step; nobody announces changes, because an announcement can be forgotten. How a
+change is put into a delta is `header_delta.py`'s business; when a delta is written, and when a snapshot, is decided here.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from refold_protocol.errors import SessionFormatUnsupportedError
+from refold_protocol.errors import SessionCorruptionError
 from refold_protocol.session.events import Draft, Event, RequestHeader, RequestHeaderDelta
+from refold_protocol.session.header_delta import apply_delta, diff_header
 from refold_protocol.session.header_types import CallConfig, EpochHeader
+from refold_protocol.session.messages import encode_compact
 
 
 def canonical_config(config: CallConfig) -> CallConfig:
@@ -21,8 +23,8 @@ def canonical_config(config: CallConfig) -> CallConfig:
     return replace(
         config,
         stop=config.stop or None,
-        temperature=None if config.temperature is None else float(config.temperature),
-        top_p=None if config.top_p is None else float(config.top_p),
+        temperature=_fraction(config.temperature),
+        top_p=_fraction(config.top_p),
     )
 
 
@@ -37,20 +39,28 @@ def canonical_header(header: EpochHeader) -> EpochHeader:
 
 
 def header_step(state: EpochHeader | None, event: Event) -> EpochHeader | None:
-    """Fold one event into the header in force (None: no request was made yet)."""
+    """Fold one event into the header in force (None: no request was made yet).
+
+    Raises SessionCorruptionError, with the `seq`, for a delta before any snapshot and for one that does not fit.
+    """
     match event.data:
         case RequestHeader(header=header):
             return header
-        case RequestHeaderDelta():
-            raise SessionFormatUnsupportedError(
-                f"event {event.seq} is a header delta, which this release does not read; use a later one", seq=event.seq
-            )
+        case RequestHeaderDelta() as delta:
+            if state is None:
+                raise SessionCorruptionError(f"event {event.seq} changes a header, but none was recorded before", seq=event.seq)
+            try:
+                return apply_delta(state, delta)
+            except SessionCorruptionError as error:  # it does not know the place, which is said here
+                raise SessionCorruptionError(
+                    f"event {event.seq} does not fit the header that it changes: {error.message}", seq=event.seq
+                ) from None
         case _:
             return state
 
 
 def fold_header(events: Iterable[Event], state: EpochHeader | None = None) -> EpochHeader | None:
-    """Fold `events`, going on from `state`."""
+    """Fold `events`, going on from `state`. Raises what `header_step` raises."""
     for event in events:
         state = header_step(state, event)
     return state
@@ -61,9 +71,35 @@ def header_draft(recorded: EpochHeader | None, wanted: EpochHeader, *, anchored:
 
     `anchored` tells whether this instance has written a header before: its first request records a snapshot in any case,
     which marks the process boundary. The reason looks at the log alone: `initial` without a header in it, else `resume`.
+    Later changes are deltas, each tried on `recorded` first; where no delta says it, or one would be no shorter than the
+    whole header, a snapshot with the reason `fallback` stands in.
     """
+    if recorded is None:
+        return Draft(RequestHeader(wanted, "initial"))
     if not anchored:
-        return Draft(RequestHeader(wanted, "initial" if recorded is None else "resume"))
+        return Draft(RequestHeader(wanted, "resume"))
     if recorded == wanted:
         return None
-    return Draft(RequestHeader(wanted, "fallback"))
+    snapshot = RequestHeader(wanted, "fallback")
+    delta = diff_header(recorded, wanted)
+    if delta is None or not _leads_to(recorded, delta, wanted) or not _is_shorter(delta, snapshot):
+        return Draft(snapshot)
+    return Draft(delta)
+
+
+def _leads_to(recorded: EpochHeader, delta: RequestHeaderDelta, wanted: EpochHeader) -> bool:
+    try:
+        return apply_delta(recorded, delta) == wanted
+    except SessionCorruptionError:  # a fault of ours, and the snapshot that is written instead is right all the same
+        return False
+
+
+def _is_shorter(delta: RequestHeaderDelta, snapshot: RequestHeader) -> bool:
+    try:
+        return len(encode_compact(delta)) < len(encode_compact(snapshot))
+    except (UnicodeEncodeError, OverflowError):  # text or number that no line can hold: `seal` refuses either, and says why
+        return False
+
+
+def _fraction(number: float | None) -> float | None:
+    return None if number is None else float(number) + 0.0  # -0.0 equals 0.0 but is written otherwise

@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.errors import SessionFormatUnsupportedError
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.codec import decode_event, seal
 from refold_protocol.session.events import Draft, Event, RequestHeader, RequestHeaderDelta
-from refold_protocol.session.header import canonical_config, canonical_header, fold_header, header_draft, header_step
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
+from refold_protocol.session.header import canonical_config, canonical_header, fold_header, header_draft
+from refold_protocol.session.header_types import CallConfig, EpochHeader, SystemDelta, ToolSchema
 from refold_protocol.session.messages import Message, encode_compact, text_content
 from tests.support import strategies
 from tests.support.log_strategies import logs
@@ -106,14 +105,6 @@ def test_the_last_snapshot_is_in_force_whatever_stands_behind_it() -> None:
     assert fold_header(log.events) == OTHER == log.horizon.header
 
 
-def test_a_delta_is_refused_because_this_release_cannot_apply_it() -> None:
-    delta = seal(Draft(RequestHeaderDelta(config=CONFIG)), 7, 0)
-    for state in (None, HEADER):
-        with pytest.raises(SessionFormatUnsupportedError, match="event 7 is a header delta") as caught:
-            header_step(state, delta)
-        assert caught.value.details == {"seq": 7}
-
-
 @given(logs(), st.integers(0, 60))
 def test_folding_a_prefix_and_going_on_equals_folding_all(log: Log, cut: int) -> None:
     whole = fold_header(log.events)
@@ -133,4 +124,10 @@ def test_a_later_request_records_its_header_only_when_it_changed() -> None:
     same = EpochHeader(CallConfig("engine", "chain", "chat-completions"), HEADER.system, HEADER.tools)
     assert same is not HEADER
     assert header_draft(HEADER, same, anchored=True) is None
-    assert header_draft(HEADER, OTHER, anchored=True) == Draft(RequestHeader(OTHER, "fallback"))
+    changed = EpochHeader(HEADER.config, "Be thorough.", HEADER.tools)
+    delta = RequestHeaderDelta(system=SystemDelta(0, ("Be thorough.",), 0))
+    assert header_draft(HEADER, changed, anchored=True) == Draft(delta)
+
+
+def test_without_a_header_in_the_log_there_is_nothing_to_change() -> None:
+    assert header_draft(None, HEADER, anchored=True) == Draft(RequestHeader(HEADER, "initial"))
