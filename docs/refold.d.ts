@@ -96,6 +96,7 @@ export interface EventData {
   "request/header-delta": RequestHeaderDelta;
   "request/sent": RequestSent;
   "llm/retry": LlmRetry;
+  "plugin/failed": PluginFailed;
   "approval/asked": ApprovalAsked;
   "approval/decided": ApprovalDecided;
   "compact/start": CompactStart;
@@ -200,6 +201,7 @@ export type ErrorKind =
   | "provider.timeout"
   | "provider.filtered"
   | "provider.refused"
+  | "plugin.failed"
   | "model.unconfigured"
   | "config.invalid";
 
@@ -808,13 +810,15 @@ export interface LogVerifyResult {
 }
 
 /**
- * The first thing that differs, at the event `seq`: `what` is `line`, `chain`, `head`, `grammar`, `pairing`,
- * `request` or `body`; `message` says what was expected and what was found.
+ * The first thing that differs, at the event `seq`, or somewhere in the events `seq` to `last`: `what` is `record`,
+ * `chain`, `head`, `line`, `grammar`, `surface`, `header`, `pairing`, `request` or `body`; `message` says what was expected
+ * and what was found.
  */
 export interface Mismatch {
   what: string;
   seq: number;
   message: string;
+  last?: number;
 }
 
 /** `log/verify`: the whole log. */
@@ -1203,6 +1207,15 @@ export interface LlmRetry {
   attempt: number;
   code: string;
   delayMs: number;
+}
+
+/** A plugin failed at a seam and the loop went on as that seam says: without it, or by refusing what it guarded. */
+export interface PluginFailed {
+  plugin: string;
+  seam: string;
+  message: string;
+  turn?: number;
+  step?: number;
 }
 
 /** A person is asked whether a call may run. */

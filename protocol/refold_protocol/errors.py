@@ -26,6 +26,7 @@
     ├─ TurnMismatchError             turn.mismatch
     ├─ InputUnknownError             input.unknown
     ├─ ToolUnknownError              tool.unknown
+    ├─ PluginError                   plugin.failed   theirs: a plugin, named with its seam
     └─ ProviderError                 provider.*, model.unconfigured
 
 The kinds are those of the native protocol; the same words name the errors of turns. Nothing here knows JSON-RPC codes:
@@ -70,6 +71,7 @@ KINDS: Final[dict[str, str]] = {
     "provider.timeout": "the provider did not answer in time",
     "provider.filtered": "the provider filtered the answer",
     "provider.refused": "the model refused to answer",
+    "plugin.failed": "a plugin broke where the turn cannot go on without it",
     "model.unconfigured": "no provider is configured for that model",
     "config.invalid": "a setting is wrong",
 }
@@ -236,6 +238,12 @@ class ToolUnknownError(RefoldError):
     """No tool of that name."""
 
     kind = "tool.unknown"
+
+
+class PluginError(RefoldError):
+    """A plugin failed at a seam where the turn cannot go on without it. The message names plugin and seam."""
+
+    kind = "plugin.failed"
 
 
 class ProviderError(RefoldError):

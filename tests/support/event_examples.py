@@ -31,6 +31,7 @@ from refold_protocol.session.events import (
     LimitSettings,
     LlmRetry,
     PermissionSettings,
+    PluginFailed,
     Replace,
     RequestHeader,
     RequestHeaderDelta,
@@ -133,6 +134,9 @@ EXAMPLES: dict[str, Draft] = {
         ((11, 11),),
     ),
     "request/header": Draft(RequestHeader(_HEADER, "initial")),
+    "plugin/failed": Draft(
+        PluginFailed("notes", "agent/pre-step", "ValueError: no such note", 2, 1),
+    ),
     "request/header-delta": Draft(
         RequestHeaderDelta(SystemDelta(1, ("Answer in Welsh.",), 0), ToolsDelta(("edit_file",), (_TOOL,), ()), _CONFIG, ())
     ),

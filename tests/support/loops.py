@@ -16,6 +16,7 @@ from refold_protocol.verify import Verifier
 from refold_server.loop.instance import Instance
 from refold_server.loop.ledger import Ledger
 from refold_server.loop.seams import Seams
+from refold_server.plugins.registry import NO_PLUGINS, Plugins
 from refold_server.sessions.session import Session
 from refold_storage.interface import NewSession, Store
 from refold_storage.memory import MemoryStore
@@ -27,7 +28,7 @@ NAME = SessionId("s1")
 
 @asynccontextmanager
 async def scripted_session(
-    host: ScriptedHost, *, store: Store | None = None, seams: Seams | None = None
+    host: ScriptedHost, *, store: Store | None = None, plugins: Plugins = NO_PLUGINS
 ) -> AsyncGenerator[Session, None]:
     """A session over `store` (default: a new in-memory one), opened if it exists there, else created."""
     kept = store or MemoryStore(clock=lambda: 1_000)
@@ -42,7 +43,7 @@ async def scripted_session(
             handle = await kept.create(NewSession(NAME, "/work", 1_000))
         ledger = Ledger(handle)
         await ledger.repair()
-        session = Session(ledger, Instance(ledger, host, seams or Seams(), "Be brief."), spawn)
+        session = Session(ledger, Instance(ledger, host, Seams(plugins, handle.id, handle.record.cwd), "Be brief."), spawn)
         yield session
         await session.close(cancel=True)
 

@@ -85,6 +85,16 @@ class RequestSent(Struct, frozen=True, gc=False, omit_defaults=True, rename="cam
     step: int | None = None
 
 
+class PluginFailed(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A plugin failed at a seam and the loop went on as that seam says: without it, or by refusing what it guarded."""
+
+    plugin: str
+    seam: str
+    message: str
+    turn: int | None = None
+    step: int | None = None
+
+
 class LlmRetry(Struct, frozen=True, gc=False, rename="camel"):
     """A further attempt follows after `delay_ms` milliseconds; `code` is the kind of the error that caused it."""
 

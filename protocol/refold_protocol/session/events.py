@@ -44,6 +44,7 @@ from refold_protocol.session.effect_data import (
     CompactSummary,
     EncoderId,
     LlmRetry,
+    PluginFailed,
     RequestHeader,
     RequestHeaderDelta,
     RequestSent,
@@ -84,6 +85,7 @@ __all__ = [
     "LimitSettings",
     "LlmRetry",
     "PermissionSettings",
+    "PluginFailed",
     "Replace",
     "RequestHeader",
     "RequestHeaderDelta",
@@ -145,6 +147,7 @@ EventData: TypeAlias = (
     | RequestHeaderDelta
     | RequestSent
     | LlmRetry
+    | PluginFailed
     | ApprovalAsked
     | ApprovalDecided
     | CompactStart
@@ -216,6 +219,7 @@ EVENT_TYPES: Final[dict[str, EventType]] = {
     "request/header-delta": EventType(RequestHeaderDelta),
     "request/sent": EventType(RequestSent, ignorable=True),
     "llm/retry": EventType(LlmRetry),
+    "plugin/failed": EventType(PluginFailed, ignorable=True),
     "approval/asked": EventType(ApprovalAsked),
     "approval/decided": EventType(ApprovalDecided),
     "compact/start": EventType(CompactStart),

@@ -6,17 +6,20 @@ and digests are caches of what the log says. The instance's frozen tools come fr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from refold_protocol.dialects.dialect import BodyEncoder
 from refold_protocol.dialects.registry import dialect_named
 from refold_protocol.ids import CallId
-from refold_protocol.session.events import ClientInfo, Draft, InstanceStart, SessionSettings
+from refold_protocol.session.events import ClientInfo, Draft, Event, InstanceStart, PluginFailed, SessionSettings
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import Message
 from refold_protocol.session.request import RequestDigest
+from refold_server.checks.live import LiveCheck
 from refold_server.loop.ledger import Ledger
 from refold_server.loop.seams import Seams
+from refold_server.plugins.chain import Failure
 from refold_server.providers.provider import Provider
 from refold_server.tools.execute import ToolAnswer
 
@@ -60,13 +63,19 @@ class Instance:
         self.prefix: tuple[Message, ...] | None = None
         self.anchored = False
         self.digest = RequestDigest()
+        self.live_check = LiveCheck(ledger.handle)
         self._client = client
         self._number = ledger.folds.work.instance + 1
         self._fresh = ledger.handle.tail < 0
         self._tools: tuple[ToolSchema, ...] | None = None
+        self._generation = 0
         self._settings_used: SessionSettings | None = None
         self._encoder: BodyEncoder | None = None
         self._dialect: str | None = None
+        seams.report = self._record_failure
+        if seams.observes:
+            ledger.handle.observe(self._observed)
+            ledger.handle.watch_durable(seams.flushed)
 
     @property
     def number(self) -> int:
@@ -79,17 +88,23 @@ class Instance:
             return ()
         return (Draft(InstanceStart(self._number, "new" if self._fresh else "resume", self._client)),)
 
-    def frozen_tools(self) -> tuple[ToolSchema, ...]:
-        """Give this instance's tools: those of the log's last header in their order, then new ones; decided once.
+    def offered_tools(self) -> tuple[ToolSchema, ...]:
+        """Give the tools that could be offered now: those of the log's last header in their order, then new ones. One whose
+        provider is gone keeps its schema; its calls are answered with an error."""
+        return self._in_order(self.host.tools())
 
-        Every provider renders tools before the history, so a list that changed later would make it be paid again.
+    def frozen_tools(self, offered: tuple[ToolSchema, ...], config: CallConfig) -> tuple[ToolSchema, ...]:
+        """Give this instance's tools, decided by its first request and again where the history is paid anew anyway: with
+        another model, after a replace, or when the user asked for it.
+
+        Every provider renders tools before the history, so a list that changed otherwise would make it be paid again.
         """
-        if self._tools is None:
-            header = self.ledger.folds.horizon.header
-            before = () if header is None or header.tools is None else header.tools
-            now = {tool.name: tool for tool in self.host.tools()}
-            kept = tuple(now.pop(tool.name, tool) for tool in before)
-            self._tools = (*kept, *now.values())
+        horizon = self.ledger.folds.horizon
+        before = None if horizon.header is None else (horizon.header.config.provider, horizon.header.config.model)
+        breaks = before != (config.provider, config.model) or horizon.surface.replace_generation != self._generation
+        if self._tools is None or breaks:
+            self._tools = self._in_order(offered)
+            self._generation = horizon.surface.replace_generation
         return self._tools
 
     def thaw_tools(self) -> None:
@@ -111,3 +126,18 @@ class Instance:
         if self._encoder is None or dialect != self._dialect:
             self._encoder, self._dialect = dialect_named(dialect).make_encoder(), dialect
         return self._encoder
+
+    def _in_order(self, tools: tuple[ToolSchema, ...]) -> tuple[ToolSchema, ...]:
+        header = self.ledger.folds.horizon.header
+        before = () if header is None or header.tools is None else header.tools
+        now = {tool.name: tool for tool in tools}
+        kept = tuple(now.pop(tool.name, tool) for tool in before)
+        return (*kept, *now.values())
+
+    def _record_failure(self, failure: Failure) -> None:
+        work = self.ledger.folds.work
+        self.ledger.append(Draft(PluginFailed(failure.plugin, failure.seam, failure.message, work.turn, work.step)))
+
+    def _observed(self, events: Sequence[Event]) -> None:
+        for event in events:
+            self.seams.observe(event)

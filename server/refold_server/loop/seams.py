@@ -1,22 +1,55 @@
-"""Owns the seams of the loop: the places, in log.md's order, at which others take part, as one small module of calls.
+"""Owns the seams of one session's loop: the places, in log.md's order, at which plugins take part.
 
-Each method is one seam; what it gets is immutable, what it gives back is all that it may change. This release has no
-plugins: every seam does what the loop would do without it. Never appends.
+Each method is one seam; what handlers get is immutable, what they give back is all that they may change. Without plugins
+every seam does what the loop would do alone. Failures of plugins are reported to whoever `report` is. Never appends.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import Protocol
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from refold_protocol.ids import CallId
-from refold_protocol.session.events import ContextMessage
+from refold_protocol.errors import PluginError
+from refold_protocol.ids import SessionId
+from refold_protocol.session.events import ContextMessage, Event, ToolErrorInfo
 from refold_protocol.session.header_types import CallConfig, ToolSchema
-from refold_protocol.session.messages import Chunk, InputBlock, Message, Source, ToolCallBlock
-from refold_protocol.session.request import Request
-from refold_server.providers.provider import Provider
+from refold_protocol.session.messages import Chunk, InputBlock, Message, Source, text_content
+from refold_server.plugins import seam as at
+from refold_server.plugins.chain import Failure, Report, ask, failure_of, waterfall
+from refold_server.plugins.frozen import (
+    frozen_answer,
+    frozen_assembled,
+    frozen_config,
+    frozen_contexts,
+    frozen_decision,
+    frozen_messages,
+)
+from refold_server.plugins.payloads import (
+    Accept,
+    Answered,
+    Assembled,
+    Assembling,
+    Block,
+    Call,
+    Composing,
+    Context,
+    Deny,
+    Flushed,
+    GoOn,
+    Outgoing,
+    Place,
+    Prompt,
+    Routing,
+    StepAhead,
+    StepOver,
+    Stop,
+    Submit,
+)
+from refold_server.plugins.registry import NO_PLUGINS, Plugins
+from refold_server.plugins.streaming import Send, streaming
 from refold_server.tools.execute import ToolAnswer
 
 
@@ -28,13 +61,6 @@ class Submitted(Struct, frozen=True, gc=False):
     blocked: str | None = None
 
 
-class Assembled(Struct, frozen=True, gc=False):
-    """What a step offers beside the history: the system text and the tools, in order."""
-
-    system: str
-    tools: tuple[ToolSchema, ...]
-
-
 class Executed(Struct, frozen=True, gc=False):
     """A call's answer as the model will see it, and what should be said to the model besides."""
 
@@ -42,56 +68,161 @@ class Executed(Struct, frozen=True, gc=False):
     context: tuple[ContextMessage, ...] = ()
 
 
-class RunTool(Protocol):
-    """Runs one call: `tools/execute` without its wrappers."""
+class Verdict(Struct, frozen=True, gc=False):
+    """Whether a turn goes on after a step: with `context` before the next one, or `stopped` by a hook for a reason."""
 
-    async def __call__(self, call_id: CallId, name: str, arguments: str) -> ToolAnswer:
-        """Give the answer; never raises but for cancellation."""
-        ...
+    goes_on: bool
+    context: tuple[ContextMessage, ...] = ()
+    stopped: str | None = None
+
+
+RunCall: TypeAlias = Callable[[], Awaitable[ToolAnswer]]
+"""Runs the body of a call; raises nothing but cancellation."""
+
+_log = logging.getLogger(__name__)
+
+NOWHERE: Final = SessionId("")
 
 
 class Seams:
-    """The seams without plugins."""
+    """The seams of one session in the folder `cwd`."""
 
-    async def prompt_submit(self, content: tuple[InputBlock, ...], source: Source) -> Submitted:
+    def __init__(self, plugins: Plugins = NO_PLUGINS, session: SessionId = NOWHERE, cwd: str = "/") -> None:
+        self.report: Report = _told
+        """Told of each failure of a plugin; set by the instance, which records it."""
+        self._plugins = plugins
+        self._session = session
+        self._cwd = cwd
+
+    def place(self, turn: int, step: int = 0) -> Place:
+        """Give where a seam is."""
+        return Place(self._session, self._cwd, turn, step)
+
+    async def prompt_submit(self, place: Place, content: tuple[InputBlock, ...], source: Source) -> Submitted:
         """agent/prompt-submit: let a prompt in, change it, add context to it, or veto it."""
-        del source
-        return Submitted(content)
+        added: list[ContextMessage] = []
+        for one in self._plugins.at(at.PROMPT_SUBMIT):
+            decision = await ask(
+                one, Prompt(place, content, source), lambda value: frozen_decision(value, Submit, Block), self.report
+            )
+            match decision:
+                case Failure():
+                    return Submitted(content, (), decision.sentence)
+                case Block(reason=reason):
+                    return Submitted(content, (), reason)
+                case Submit(content=other, context=context):
+                    content = content if other is None else other
+                    added.extend(_messages(context, one.plugin))
+                case _:
+                    pass
+        return Submitted(content, tuple(added))
 
-    async def assemble(self, system: str, tools: tuple[ToolSchema, ...]) -> Assembled:
+    async def assemble(self, place: Place, system: str, tools: tuple[ToolSchema, ...]) -> Assembled:
         """system-prompt/assemble: the system text and tools of this step."""
-        return Assembled(system, tools)
 
-    async def session_prefix(self) -> tuple[Message, ...]:
+        async def own() -> Assembled:
+            return Assembled(system, tools)
+
+        return await waterfall(self._plugins.at(at.ASSEMBLE), Assembling(place), frozen_assembled, own, self.report)
+
+    async def session_prefix(self, place: Place) -> tuple[Message, ...]:
         """agent/session-prefix: the instance's opener, composed once, before its first pre-step."""
-        return ()
 
-    async def pre_step(self, prefix: tuple[Message, ...]) -> None:
+        async def seed() -> tuple[Message, ...]:
+            return ()
+
+        return await waterfall(self._plugins.at(at.SESSION_PREFIX), Composing(place), frozen_messages, seed, self.report)
+
+    async def pre_step(self, place: Place, offered: Assembled, prefix: tuple[Message, ...]) -> tuple[ContextMessage, ...]:
         """agent/pre-step: the last moment at which the history of this step's request can still grow or shrink."""
-        del prefix
+        added: list[ContextMessage] = []
+        ahead = StepAhead(place, offered.system, offered.tools, prefix)
+        for one in self._plugins.at(at.PRE_STEP):
+            context = await ask(one, ahead, frozen_contexts, self.report)
+            if not isinstance(context, Failure):
+                added.extend(_messages(context, one.plugin))
+        return tuple(added)
 
-    async def request(self, config: CallConfig) -> CallConfig:
+    async def request(self, place: Place, config: CallConfig) -> CallConfig:
         """agent/request: may replace the call config, and nothing else."""
-        return config
 
-    def stream(self, provider: Provider, request: Request, body: bytes) -> AsyncGenerator[Chunk, None]:
-        """llm/stream: the provider's reply to exactly these bytes."""
-        return provider.stream(request, body)
+        async def own() -> CallConfig:
+            return config
 
-    async def pre_execute(self, call: ToolCallBlock) -> str | None:
-        """tools/pre-execute: None lets the call run; a sentence denies it."""
-        del call
+        return await waterfall(self._plugins.at(at.REQUEST), Routing(place), frozen_config, own, self.report)
+
+    def stream(self, outgoing: Outgoing, send: Send) -> AsyncGenerator[Chunk, None]:
+        """llm/stream: the provider's reply to exactly these bytes. `send` checks what reaches it and sends it."""
+        return streaming(self._plugins.at(at.STREAM), outgoing, send, self.report)
+
+    async def pre_execute(self, call: Call) -> str | None:
+        """tools/pre-execute: None lets the call run; a sentence denies it. No later handler undoes a denial."""
+        for one in self._plugins.at(at.PRE_EXECUTE):
+            decision = await ask(one, call, lambda value: frozen_decision(value, Deny), self.report)
+            if isinstance(decision, Failure):
+                return f"{decision.sentence} The call was not run."
+            if decision is not None:
+                return decision.reason
         return None
 
-    async def execute(self, call: ToolCallBlock, run: RunTool) -> ToolAnswer:
-        """tools/execute: around the body of a tool."""
-        return await run(CallId(call.id), call.name, call.arguments)
+    async def execute(self, call: Call, run: RunCall) -> ToolAnswer:
+        """tools/execute: around the body of a tool. A wrapper that fails is the call's error result."""
+        try:
+            return await waterfall(self._plugins.at(at.EXECUTE), call, frozen_answer, run, self.report)
+        except PluginError as error:
+            return ToolAnswer(text_content(error.message), True, ToolErrorInfo("PluginError", "TOOL_FAILED"))
 
-    async def post_execute(self, call: ToolCallBlock, answer: ToolAnswer) -> Executed:
+    async def post_execute(self, call: Call, answer: ToolAnswer) -> Executed:
         """tools/post-execute: the answer as recorded, and context to add behind the last result."""
-        del call
-        return Executed(answer)
+        added: list[ContextMessage] = []
+        for one in self._plugins.at(at.POST_EXECUTE):
+            decision = await ask(one, Answered(call, answer), lambda value: frozen_decision(value, Accept), self.report)
+            if isinstance(decision, Accept):
+                answer = answer if decision.answer is None else decision.answer
+                added.extend(_messages(decision.context, one.plugin))
+        return Executed(answer, tuple(added))
 
-    async def turn_stop(self, go_on: bool) -> bool:
-        """agent/turn-stop: asked at each step's end; True goes on with another step."""
-        return go_on
+    async def turn_stop(self, place: Place, goes_on: bool) -> Verdict:
+        """agent/turn-stop: asked at each step's end. The first handler that says stop is obeyed."""
+        added: list[ContextMessage] = []
+        for one in self._plugins.at(at.TURN_STOP):
+            decision = await ask(one, StepOver(place, goes_on), lambda value: frozen_decision(value, Stop, GoOn), self.report)
+            match decision:
+                case Stop(reason=reason):
+                    return Verdict(False, (), reason if goes_on else None)
+                case GoOn(context=context):
+                    goes_on = True
+                    added.extend(_messages(context, one.plugin))
+                case _:
+                    pass
+        return Verdict(goes_on, tuple(added))
+
+    @property
+    def observes(self) -> bool:
+        """Whether anybody wants to see events or flushes."""
+        return bool(self._plugins.at(at.OBSERVE) or self._plugins.at(at.FLUSH))
+
+    def observe(self, event: Event) -> None:
+        """log/observe: called with each event once it is accepted. An append from inside is refused by the log."""
+        for one in self._plugins.at(at.OBSERVE):
+            try:
+                one.handler(event)
+            except Exception as error:  # noqa: BLE001 - the event is accepted whatever a plugin thinks of it
+                _log.warning("%s", failure_of(one, error).sentence)
+
+    def flushed(self, durable: int) -> None:
+        """session/flush: called when events became durable."""
+        for one in self._plugins.at(at.FLUSH):
+            try:
+                one.handler(Flushed(self._session, durable))
+            except Exception as error:  # noqa: BLE001 - the events are durable whatever a plugin thinks of it
+                _log.warning("%s", failure_of(one, error).sentence)
+
+
+def _told(failure: Failure) -> None:
+    _log.warning("%s", failure.sentence)
+
+
+def _messages(given: tuple[Context, ...], plugin: str) -> list[ContextMessage]:
+    source = Source("plugin", plugin)
+    return [ContextMessage(one.content, source, "raw" if one.raw else "context") for one in given]

@@ -5,8 +5,10 @@ Nothing is sent before the log holds it durably (`request/sent`, flush), nothing
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+import anyio.lowlevel
 from msgspec import Struct
 
 from refold_protocol.dialects.registry import dialect_named
@@ -23,43 +25,60 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.header import canonical_header, header_draft
 from refold_protocol.session.header_types import EpochHeader
-from refold_protocol.session.messages import Block, ToolCallBlock
+from refold_protocol.session.messages import Block, Chunk, Message, ToolCallBlock
 from refold_protocol.session.rebuild import request_of
 from refold_protocol.session.request import Request
 from refold_server.loop.inbox import join_before_step, waiting
 from refold_server.loop.instance import Instance
-from refold_server.loop.seams import Assembled
 from refold_server.loop.toolcalls import run_calls
+from refold_server.plugins.payloads import Assembled, Outgoing, Place
 
 
 class StepDone(Struct, frozen=True, gc=False):
-    """A step that ended well. `capped`: the output limit cut it; `go_on`: the model waits for results, or steering for it."""
+    """A step that ended well. `capped`: the output limit cut it; `go_on`: the model waits for results, or steering for it;
+    `stopped`: the reason why a hook ended the turn here."""
 
     capped: bool
     go_on: bool
+    stopped: str | None = None
 
 
 async def run_step(instance: Instance, turn: int, step: int) -> StepDone:
     """Run step `turn`.`step` to its `step/end`. Raises ProviderError and LogError with the step still open."""
     ledger, seams = instance.ledger, instance.seams
+    place = seams.place(turn, step)
     join_before_step(ledger, turn)
-    offered = await seams.assemble(instance.system, instance.frozen_tools())
-    if instance.prefix is None:
-        instance.prefix = await seams.session_prefix()  # a cancelled composition never gets here
-    await seams.pre_step(instance.prefix)
-    ledger.append(Draft(StepStart(turn, step)))
-    request = await _record_header(instance, offered)
+    offered = await seams.assemble(place, instance.system, instance.offered_tools())
+    prefix = await _prefix(instance, place)
+    context = await seams.pre_step(place, offered, prefix)
+    join_before_step(ledger, turn)  # what arrived meanwhile belongs to this request as well
+    ledger.append(*(Draft(message, surface_op="append") for message in context), Draft(StepStart(turn, step)))
+    request = await _record_header(instance, place, offered)
     body = await _record_request(instance, request, turn, step)
-    await _stream(instance, request, body, turn, step)
+    await _stream(instance, Outgoing(place, request, body), turn, step)
     message = _record_reply(instance, turn, step)
     if message.finish in _REFUSALS:
         raise ProviderError(*_REFUSALS[message.finish])
     calls = tuple(block for block in message.content if isinstance(block, ToolCallBlock))
     if calls:
-        await run_calls(instance, turn, step, calls)
+        await run_calls(instance, place, calls)
     ledger.append(Draft(StepEnd(turn, step)))
-    go_on = bool(calls) or bool(waiting(ledger, ("steer",)))
-    return StepDone(message.finish == "length", await seams.turn_stop(go_on))
+    return await _ended(instance, place, capped=message.finish == "length", called=bool(calls))
+
+
+async def _prefix(instance: Instance, place: Place) -> tuple[Message, ...]:
+    if instance.prefix is None:
+        composed = await instance.seams.session_prefix(place)
+        await anyio.lowlevel.checkpoint_if_cancelled()  # what a contributor gave up when it was cancelled is not kept
+        instance.prefix = composed
+    return instance.prefix
+
+
+async def _ended(instance: Instance, place: Place, *, capped: bool, called: bool) -> StepDone:
+    steered = bool(waiting(instance.ledger, ("steer",)))
+    verdict = await instance.seams.turn_stop(place, called or steered)
+    instance.ledger.append(*(Draft(message, surface_op="append") for message in verdict.context))
+    return StepDone(capped, verdict.goes_on, verdict.stopped)
 
 
 _REFUSALS = {
@@ -71,10 +90,11 @@ _REFUSALS = {
 }
 
 
-async def _record_header(instance: Instance, offered: Assembled) -> Request:
+async def _record_header(instance: Instance, place: Place, offered: Assembled) -> Request:
     ledger = instance.ledger
-    config = await instance.seams.request(instance.config_seed())
-    wanted = canonical_header(EpochHeader(config, offered.system, offered.tools, instance.prefix))
+    config = await instance.seams.request(place, instance.config_seed())
+    tools = instance.frozen_tools(offered.tools, config)
+    wanted = canonical_header(EpochHeader(config, offered.system, tools, instance.prefix))
     draft = header_draft(ledger.folds.horizon.header, wanted, anchored=instance.anchored)
     if draft is not None:
         ledger.append(draft)
@@ -103,10 +123,15 @@ async def _record_request(instance: Instance, request: Request, turn: int, step:
     return body.data
 
 
-async def _stream(instance: Instance, request: Request, body: bytes, turn: int, step: int) -> None:
+async def _stream(instance: Instance, outgoing: Outgoing, turn: int, step: int) -> None:
     append, handle = instance.ledger.append, instance.ledger.handle
-    provider = instance.host.provider(request.header.config.provider)
-    async with aclosing(instance.seams.stream(provider, request, body)) as chunks:
+    provider = instance.host.provider(outgoing.request.header.config.provider)
+
+    def send(given: Outgoing) -> AsyncGenerator[Chunk, None]:
+        instance.live_check.check(given.request, given.body)
+        return provider.stream(given.request, given.body)
+
+    async with aclosing(instance.seams.stream(outgoing, send)) as chunks:
         async for chunk in chunks:
             if handle.trouble is not None:  # what streams on could not be kept: stop asking for it
                 raise handle.trouble

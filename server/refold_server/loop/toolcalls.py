@@ -15,22 +15,23 @@ from refold_protocol.session.events import ContextMessage, Draft, ToolCall, Tool
 from refold_protocol.session.messages import ToolCallBlock, text_content
 from refold_server.loop.instance import Instance
 from refold_server.loop.seams import Executed
+from refold_server.plugins.payloads import Call, Place
 from refold_server.tools.execute import ToolAnswer
 
 MAX_PARALLEL = 8
 """Most calls that run at the same time."""
 
 
-async def run_calls(instance: Instance, turn: int, step: int, calls: tuple[ToolCallBlock, ...]) -> None:
+async def run_calls(instance: Instance, place: Place, calls: tuple[ToolCallBlock, ...]) -> None:
     """Run all calls of a reply and record their results, then the context that seams added. Raises LogError."""
     context: list[ContextMessage] = []
     for group in _groups(instance, calls):
         started = instance.ledger.append(
-            *(Draft(ToolCall(turn, step, CallId(call.id), call.name, call.arguments)) for call in group)
+            *(Draft(ToolCall(place.turn, place.step, CallId(call.id), call.name, call.arguments)) for call in group)
         )
         await instance.ledger.flush()  # fail closed: a tool whose call is not durable does not run
         seqs = [event.seq for event in started]
-        context.extend(await _run_group(instance, turn, step, group, seqs))
+        context.extend(await _run_group(instance, place, group, seqs))
     if context:
         instance.ledger.append(*(Draft(message, surface_op="append") for message in context))
 
@@ -51,40 +52,41 @@ def _groups(instance: Instance, calls: tuple[ToolCallBlock, ...]) -> Iterator[tu
 
 
 async def _run_group(
-    instance: Instance, turn: int, step: int, group: tuple[ToolCallBlock, ...], seqs: list[int]
+    instance: Instance, place: Place, group: tuple[ToolCallBlock, ...], seqs: list[int]
 ) -> list[ContextMessage]:
     done: dict[int, Executed] = {}
     context: list[ContextMessage] = []
     recorded = 0
 
-    async def run(place: int, call: ToolCallBlock) -> None:
+    async def run(number: int, call: ToolCallBlock) -> None:
         nonlocal recorded
-        done[place] = await _run_one(instance, call)
+        done[number] = await _run_one(instance, place, call)
         while recorded in done:
             executed = done[recorded]
-            instance.ledger.append(_result(turn, step, group[recorded].id, seqs[recorded], executed.answer))
+            instance.ledger.append(_result(place, group[recorded].id, seqs[recorded], executed.answer))
             context.extend(executed.context)
             recorded += 1
 
     try:
         async with anyio.create_task_group() as tasks:
-            for place, call in enumerate(group):
-                tasks.start_soon(run, place, call)
+            for number, call in enumerate(group):
+                tasks.start_soon(run, number, call)
     except ExceptionGroup as failures:  # one failure says it all: the others were cancelled by it
         raise failures.exceptions[0] from None
     return context
 
 
-async def _run_one(instance: Instance, call: ToolCallBlock) -> Executed:
+async def _run_one(instance: Instance, place: Place, block: ToolCallBlock) -> Executed:
     seams, host = instance.seams, instance.host
+    call = Call(place, CallId(block.id), block.name, block.arguments, host.is_read_only(block.name))
     denied = await seams.pre_execute(call)
     if denied is None:
-        answer = await seams.execute(call, host.run_tool)
+        answer = await seams.execute(call, lambda: host.run_tool(call.id, call.name, call.arguments))
     else:
         answer = ToolAnswer(text_content(denied), True, ToolErrorInfo("Denied", "DENIED"))
     return await seams.post_execute(call, answer)
 
 
-def _result(turn: int, step: int, call: str, seq: int, answer: ToolAnswer) -> Draft:
-    result = ToolResult(turn, step, CallId(call), answer.content, answer.is_error, answer.error, answer.meta)
+def _result(place: Place, call: str, seq: int, answer: ToolAnswer) -> Draft:
+    result = ToolResult(place.turn, place.step, CallId(call), answer.content, answer.is_error, answer.error, answer.meta)
     return Draft(result, surface_op="append", sources=((seq, seq),))

@@ -71,7 +71,7 @@ async def run_turn(instance: Instance, given: PendingInput, control: TurnControl
 
 
 async def _body(instance: Instance, given: PendingInput, control: TurnControl, turn: int) -> TurnEndReason:
-    submitted = await instance.seams.prompt_submit(given.content, given.source)
+    submitted = await instance.seams.prompt_submit(instance.seams.place(turn), given.content, given.source)
     if submitted.blocked is not None:
         instance.ledger.append(Draft(InputSettled(given.input, "blocked", submitted.blocked)))
         return blocked(submitted.blocked)
@@ -90,6 +90,8 @@ async def _steps(instance: Instance, control: TurnControl, turn: int) -> TurnEnd
         step += 1
         done = await run_step(instance, turn, step)
         capped = capped or done.capped
+        if done.stopped is not None:
+            return aborted(AbortCause("hook", done.stopped))
         if not done.go_on:
             return MAX_TOKENS if capped else COMPLETED
         if control.stop_after_step is not None:

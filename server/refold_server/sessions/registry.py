@@ -18,6 +18,7 @@ from refold_server.clock import epoch_ms, new_session_id
 from refold_server.loop.instance import Host, Instance
 from refold_server.loop.ledger import Ledger
 from refold_server.loop.seams import Seams
+from refold_server.plugins.registry import NO_PLUGINS, Plugins
 from refold_server.prefix.system import SYSTEM_TEXT
 from refold_server.sessions.session import Session
 from refold_server.sessions.turns import Spawn
@@ -34,12 +35,14 @@ class Sessions:
         spawn: Spawn,
         client: ClientInfo | None = None,
         opened: Callable[[Session], None] | None = None,
+        plugins: Plugins = NO_PLUGINS,
     ) -> None:
         self.store = store
         self._host_for = host_for
         self._spawn = spawn
         self._client = client
         self._opened = opened
+        self._plugins = plugins
         self._live: dict[SessionId, Session] = {}
         self._locks: WeakValueDictionary[SessionId, anyio.Lock] = WeakValueDictionary()
 
@@ -112,6 +115,9 @@ class Sessions:
             lock = self._locks[session] = anyio.Lock()
         return lock
 
+    def _seams(self, handle: Handle) -> Seams:
+        return Seams(self._plugins, handle.id, handle.record.cwd)
+
     async def _adopt(self, handle: Handle, first: tuple[Draft, ...] = (), settings: SessionSettings = NO_SETTINGS) -> Session:
         try:
             ledger = Ledger(handle)
@@ -119,7 +125,7 @@ class Sessions:
             host = self._host_for(handle.record.cwd)
             if settings.model is not None:
                 host.call_config(settings)
-            instance = Instance(ledger, host, Seams(), SYSTEM_TEXT, self._client)
+            instance = Instance(ledger, host, self._seams(handle), SYSTEM_TEXT, self._client)
         except BaseException:
             await handle.close()
             raise
