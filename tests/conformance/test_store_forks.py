@@ -183,7 +183,10 @@ async def test_what_cannot_be_forked_is_refused_and_nothing_is_made(store: Store
 
 async def test_a_fork_counts_its_own_past_when_it_is_opened_for_writing(kind: StoreKind, store: Store) -> None:
     kind.clock.now = 5_000
-    parent = await filled(store, [prompt("One"), *chunks(300), prompt("Two"), turn_end()])
+    parent = await filled(store, [prompt("One"), *chunks(300)])
+    kind.clock.now = 6_000
+    parent.append([prompt("Two"), turn_end()])
+    await parent.flush()
     for at in (0, 150, 302):
         name = SessionId(f"at {at}")
         record = await store.fork(SESSION, at, new(name))
@@ -201,8 +204,8 @@ async def test_a_fork_counts_its_own_past_when_it_is_opened_for_writing(kind: St
 async def test_a_fork_is_listed_by_when_it_was_made_until_it_gets_work(kind: StoreKind, store: Store) -> None:
     kind.clock.now = 5_000
     await (await filled(store, [prompt()])).close()
-    await store.fork(SESSION, 0, new("early", 4_000))
     await store.fork(SESSION, 0, new("late", 6_000))
+    await store.fork(SESSION, 0, new("early", 4_000))
     assert next(record.id for _, record in store.recent(limit=5)) == "late"
     kind.clock.now = 9_000
     woken = await store.open(SessionId("early"), "write")
