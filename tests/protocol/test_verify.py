@@ -146,7 +146,7 @@ def test_a_dropped_line_is_one_difference_where_it_is_missing() -> None:
     lines = log.lines
     accepted = next(event.seq for event in log.events if event.type == "input/accepted")
     del lines[accepted]
-    assert _found(lines, log.lines) == [(accepted, "line"), (len(lines) - 1, "head"), (len(lines) - 1, "head")]
+    assert _found(lines, log.lines) == [(accepted, "line"), (len(lines), "head")]
     report = _checked(lines)
     assert report.differences[0].message == f"the event at place {accepted} calls itself {accepted + 1}"
     assert report.equal == 6
@@ -157,23 +157,21 @@ def test_a_dropped_line_that_the_grammar_misses_is_named_by_it_too() -> None:
     lines = log.lines
     step = next(event.seq for event in log.events if event.type == "step/start")
     del lines[step]
-    assert _found(lines, log.lines)[:2] == [(step, "line"), (step + 1, "grammar")]
+    assert _found(lines, log.lines)[:2] == [(step, "line"), (step, "grammar")]
 
 
 def test_swapped_lines_are_named_at_both_places() -> None:
     log = _recorded()
     lines = log.lines
     lines[0], lines[1] = lines[1], lines[0]
-    assert _found(lines, log.lines) == [(0, "line"), (1, "line"), (1, "line"), (len(lines) - 1, "head")]
-    assert "time goes back" in _checked(lines).differences[2].message
+    assert _found(lines, log.lines) == [(0, "line"), (1, "line"), (len(lines) - 1, "head")]
 
 
 def test_a_repeated_line_is_named() -> None:
     log = _recorded()
     lines = [log.lines[0], *log.lines]
     found = _found(lines, log.lines)
-    assert found[0] == (1, "line")
-    assert found[-2:] == [(len(lines) - 1, "head"), (len(lines) - 1, "head")]
+    assert found == [(1, "line"), (1, "grammar"), (len(log.lines), "head")]
 
 
 def test_a_time_that_goes_back_is_named() -> None:
@@ -186,10 +184,13 @@ def test_a_time_that_goes_back_is_named() -> None:
 def test_a_tail_that_was_cut_off_shows_against_the_record() -> None:
     log = _recorded()
     lines = log.lines[:-3]
-    last = len(lines) - 1
-    assert _found(lines, log.lines) == [(last, "head"), (last, "head")]
-    ends = _checked(lines, tail=len(log.events) - 1).differences
-    assert [one.message for one in ends] == [f"the log ends here, the record says it ends at {len(log.events) - 1}"]
+    assert _found(lines, log.lines) == [(len(lines), "head")]
+    (end,) = _checked(lines, tail=len(log.events) - 1).differences
+    assert end.last == len(log.events) - 1
+    assert "missing at the end" in end.message
+    (end,) = _checked(log.lines, tail=len(lines) - 1).differences
+    assert (end.seq, end.last) == (len(lines), len(log.events) - 1)
+    assert "behind the end" in end.message
 
 
 def test_a_recorded_digest_of_a_request_that_is_wrong_is_named_with_its_step() -> None:

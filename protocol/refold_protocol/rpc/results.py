@@ -120,13 +120,15 @@ class RequestRebuildResult(Struct, frozen=True, gc=False, rename="camel"):
     verdict: Literal["equal", "different", "unshipped", "unsent"]
 
 
-class Mismatch(Struct, frozen=True, gc=False):
-    """The first thing that differs, at the event `seq`: `what` is `line`, `chain`, `head`, `grammar`, `pairing`,
-    `request` or `body`; `message` says what was expected and what was found."""
+class Mismatch(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The first thing that differs, at the event `seq`, or somewhere in the events `seq` to `last`: `what` is `record`,
+    `chain`, `head`, `line`, `grammar`, `surface`, `header`, `pairing`, `request` or `body`; `message` says what was expected
+    and what was found."""
 
     what: str
     seq: int
     message: str
+    last: int | None = None
 
 
 class LogVerifyResult(Struct, frozen=True, gc=False, omit_defaults=True):

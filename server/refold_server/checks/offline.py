@@ -21,6 +21,7 @@ from refold_protocol.session.rebuild import rebuild
 from refold_protocol.session.request import request_sha256
 from refold_protocol.verify import Report, Verifier
 from refold_storage.interface import Handle
+from refold_storage.records import Damage, Record
 
 SLICE_BYTES: Final = 256 * 1024
 """Bytes of lines that are read and checked before the event loop gets a turn."""
@@ -40,18 +41,38 @@ class Rebuilt(Struct, frozen=True):
 
 
 async def check_log(handle: Handle, progress: Callable[[int, int], None] | None = None) -> Report:
-    """Check all events of a log against each other and against its record. `progress` gets done and all, in events."""
+    """Check all events of a log against each other and against its record; what is damaged is noted, and the rest checked.
+
+    `progress` gets done and all, in events. Raises RefoldError where not even the keys of the store can be read.
+    """
     verifier = Verifier()
-    tail = handle.tail
-    done = 0
-    async for lines in slices(handle, 0, tail):
-        for line in lines:
-            verifier.feed(line)
-        done += len(lines)
-        if progress is not None:
-            progress(done, tail + 1)
-    record = handle.record
-    return verifier.report(handle.head_digest.hex(), tail) if record.tail == tail else verifier.report()
+    tail, durable, head_digest = handle.tail, handle.durable, handle.head_digest.hex()
+    size = 0
+    for piece in handle.inspect():
+        size += _check_piece(verifier, piece)
+        if size >= SLICE_BYTES:
+            size = 0
+            if progress is not None:
+                progress(verifier.place, tail + 1)
+            await anyio.lowlevel.checkpoint()
+    if verifier.place > durable:  # else the end is lost
+        async for lines in slices(handle, verifier.place, tail):  # what was accepted and is not committed yet
+            for line in lines:
+                verifier.feed(line)
+    if progress is not None:
+        progress(verifier.place, tail + 1)
+    return verifier.report(head_digest, tail)
+
+
+def _check_piece(verifier: Verifier, piece: Record | Damage) -> int:
+    """Check a record, or note that there is none; give how many bytes its lines have."""
+    if isinstance(piece, Damage):
+        verifier.skip(piece.last, piece.message, piece.digest)
+        return 0
+    for line in piece.lines:
+        verifier.feed(line)
+    verifier.end_record(piece.digest)
+    return sum(map(len, piece.lines))
 
 
 async def rebuilt_request(handle: Handle, turn: int, step: int) -> Rebuilt:

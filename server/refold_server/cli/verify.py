@@ -13,17 +13,21 @@ from msgspec import Struct
 
 from refold_protocol.errors import RefoldError, SessionNotFoundError
 from refold_protocol.ids import SessionId
-from refold_protocol.verify import Report
+from refold_protocol.verify import Difference, Report
 from refold_server.checks.offline import check_log
 from refold_server.cli.exits import COMPLETED, INTERNAL
 from refold_server.cli.interrupts import run_reading
 from refold_server.cli.opened import Opened, opened, read_config
 from refold_server.cli.people import printable
 from refold_server.cli.screen import Look, Screen
-from refold_server.sessions.reading import reading
+from refold_server.sessions.reading import examining
 
 PROGRESS_EVENTS = 20_000
 """Logs longer than this show how far the check is, on a terminal."""
+
+
+SHOWN = 40
+"""Differences of one session that a person is told; --json has them all."""
 
 
 class Finding(Struct, frozen=True, omit_defaults=True):
@@ -71,7 +75,7 @@ async def _verify(around: Opened, session: SessionId | RefoldError, aside: Scree
     if isinstance(session, RefoldError):
         return Finding(None, False, error=f"{session.error_kind}: {session.message}")
     try:
-        async with reading(around.sessions, session) as (handle, _):
+        async with examining(around.sessions, session) as handle:
             with progress(aside, handle.tail + 1) as told:
                 report = await check_log(handle, told)
     except SessionNotFoundError:
@@ -104,6 +108,14 @@ def finding_lines(finding: Finding, look: Look) -> Iterator[str]:
     if report.not_shipped:
         line += f"  ({report.not_shipped} sent by encoders that this release does not have: the requests match)"
     yield line
-    for difference in report.differences:
-        step = "" if difference.turn is None else f" (step {difference.turn}.{difference.step})"
-        yield f"  event {difference.seq}{step}: {difference.check}: {printable(difference.message)}"
+    for difference in report.differences[:SHOWN]:
+        yield f"  {place(difference)}: {difference.check}: {printable(difference.message)}"
+    if (more := len(report.differences) - SHOWN) > 0:
+        yield f"  and {more} more"
+
+
+def place(difference: Difference) -> str:
+    """Say where something differs."""
+    if difference.last is not None and difference.last != difference.seq:
+        return f"events {difference.seq} to {difference.last}"
+    return f"event {difference.seq}" + ("" if difference.turn is None else f" (step {difference.turn}.{difference.step})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from refold_protocol.rpc.params import LogVerifyParams, RequestRebuildParams
 from refold_protocol.rpc.results import LogVerifyResult, Mismatch, RequestRebuildResult
 from refold_server.checks.offline import check_log, rebuilt_request
-from refold_server.sessions.reading import reading
+from refold_server.sessions.reading import examining, reading
 from refold_server.sessions.registry import Sessions
 
 
@@ -23,8 +23,8 @@ class ProofMethods:
 
     async def verify(self, params: LogVerifyParams) -> LogVerifyResult:
         """log/verify."""
-        async with reading(self._sessions, params.session) as (handle, _):
+        async with examining(self._sessions, params.session) as handle:
             report = await check_log(handle)
         first = report.differences[0] if report.differences else None
-        mismatch = None if first is None else Mismatch(first.check, first.seq, first.message)
+        mismatch = None if first is None else Mismatch(first.check, first.seq, first.message, first.last)
         return LogVerifyResult(report.events, report.requests, report.equal, report.not_shipped, mismatch)

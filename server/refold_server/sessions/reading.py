@@ -11,6 +11,20 @@ from refold_storage.interface import Handle
 
 
 @asynccontextmanager
+async def examining(sessions: Sessions, session: SessionId) -> AsyncGenerator[Handle, None]:
+    """Give a handle for checking the session's log, also a log that cannot be opened otherwise. Raises SessionError."""
+    live = sessions.live(session)
+    if live is not None and not live.closed:
+        yield live.ledger.handle
+        return
+    handle = await sessions.store.examine(session)
+    try:
+        yield handle
+    finally:
+        await handle.close()
+
+
+@asynccontextmanager
 async def reading(sessions: Sessions, session: SessionId) -> AsyncGenerator[tuple[Handle, bool], None]:
     """Give a handle on the session's log, and whether somebody writes it right now. Raises SessionError."""
     live = sessions.live(session)
