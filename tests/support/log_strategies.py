@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from hypothesis import strategies as st
 from msgspec import Struct
 
+from refold_protocol.dialects.dialect import Dialect
 from refold_protocol.errors import InvalidEventError, SessionCorruptionError
 from refold_protocol.ids import ApprovalId, CallId, InputId
 from refold_protocol.json_text import JsonText
@@ -101,9 +102,9 @@ class _Luck(Struct, frozen=True):
 
 
 @st.composite
-def logs(draw: st.DrawFn, max_events: int = 60) -> Log:
-    """Random logs, open or not at their end."""
-    log = Log()
+def logs(draw: st.DrawFn, max_events: int = 60, dialect: Dialect | None = None) -> Log:
+    """Random logs, open or not at their end; bodies of requests are made by `dialect`."""
+    log = Log(dialect)
     for _ in range(draw(st.integers(0, max_events))):
         luck = _Luck(draw(_FLAVOURS), *divmod(draw(_PLACES), 64))
         draft = draw(st.sampled_from(_allowed(log, luck)))

@@ -47,6 +47,7 @@ from refold_protocol.session.messages import (
     Source,
     TextDelta,
     ToolCallBlock,
+    Usage,
     text_content,
 )
 from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step, request_of
@@ -165,11 +166,11 @@ class Log:
         for chunk in chunks:
             self.add(AssistantChunk(*self.here(), attempt, chunk))
 
-    def reply(self, *content: Block | str, finish: str = "stop") -> Event:
+    def reply(self, *content: Block | str, finish: str = "stop", usage: Usage | None = None) -> Event:
         """Record the open step's reply; a text stands for a text block. Cites what was streamed."""
         blocks = tuple(text_content(block)[0] if isinstance(block, str) else block for block in content)
         config = request_of(self.horizon).header.config
-        message = AssistantMessage(*self.here(), blocks, config.provider, config.model, finish)
+        message = AssistantMessage(*self.here(), blocks, config.provider, config.model, finish, usage)
         return self.append(message, sources=self.work.stream.ranges)
 
     def call(self, name: str) -> Event:

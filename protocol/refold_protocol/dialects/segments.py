@@ -100,7 +100,8 @@ def segment_at(segments: Sequence[Segment], offset: int) -> Segment:
 
 
 def excerpt(body: bytes, offset: int) -> str:
-    """Quote a body around byte `offset`: printable, on one line, whole characters where the body is UTF-8."""
+    """Quote a body around byte `offset`: printable, on one line, whole characters where the body is UTF-8, `…` where
+    something is left out."""
     start, end = max(0, offset - EXCERPT_BEFORE), min(len(body), offset + EXCERPT_AFTER)
     while start > 0 and _continues(body, start):
         start -= 1
@@ -108,8 +109,7 @@ def excerpt(body: bytes, offset: int) -> str:
         end += 1
     text = body[start:end].decode("utf-8", "backslashreplace")
     shown = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-    left_out = "…" if end < len(body) else "" if offset < len(body) else " (its end)"
-    return f"{'…' if start else ''}{shown}{left_out}"
+    return f"{'…' if start else ''}{shown}{'…' if end < len(body) else ''}"
 
 
 def _continues(body: bytes, at: int) -> bool:

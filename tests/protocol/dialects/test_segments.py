@@ -44,7 +44,7 @@ def test_a_body_that_is_longer_differs_behind_the_end_of_the_other() -> None:
     found = first_difference(b"abcdefghijk!", b"abcdefghijk", TWO)
     assert found is not None
     assert (found.offset, found.segment.kind) == (11, "tail")
-    assert found.sentence == "byte 11, in the closing brackets: sent abcdefghijk!, rebuilt abcdefghijk (its end)"
+    assert found.sentence == "byte 11, in the closing brackets: sent abcdefghijk!, rebuilt abcdefghijk"
 
 
 def test_an_excerpt_is_short_whole_and_printable() -> None:

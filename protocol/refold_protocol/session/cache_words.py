@@ -1,0 +1,103 @@
+"""Owns what the rows of the attribution fold mean: the verdict on a request, and the reasons in words for a person.
+
+A verdict may look at the whole log: whether a provider reports cached tokens at all shows only where it does so. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Literal, TypeAlias
+
+from refold_protocol.session.cache import Attribution, Cause, RequestRow
+from refold_protocol.session.comparison import Parting
+
+BLOCK_TOKENS: Final = 1024
+"""Providers cache prompts in blocks of 16 to 1,024 tokens, some only from 1,024 tokens on. Only what is missing beyond
+one such block counts as lost."""
+
+Verdict: TypeAlias = Literal["first", "kept", "break", "moved", "provider", "unknown"]
+
+
+def verdict_of(row: RequestRow, caching: tuple[tuple[str, str], ...]) -> Verdict:
+    """Judge a request by its bytes and by what the provider reported; `caching` is that of the folded log.
+
+    `first`, `break` and `moved` are those of RequestRow. Of requests that keep all bytes of the one before, `provider` ones
+    have at least BLOCK_TOKENS fewer tokens reported as cached than the prompt before had, `kept` ones do not, and on
+    `unknown` ones nothing can be said: the provider did not report cached tokens of this reply, reports none in the whole
+    log (many say 0 and mean that they do not count), or said nothing of the prompt before.
+    """
+    match row.course:
+        case "first" | "break" | "moved":
+            return row.course
+        case _:
+            cached = cached_tokens(row)
+            if cached is None or row.cacheable is None or (row.provider, row.model) not in caching:
+                return "unknown"
+            return "provider" if row.cacheable - cached >= BLOCK_TOKENS else "kept"
+
+
+def cached_tokens(row: RequestRow) -> int | None:
+    """Give the tokens that the provider says it read from its cache; None where it says nothing of that."""
+    return None if row.usage is None else row.usage.cache_read_tokens
+
+
+def prompt_tokens(row: RequestRow) -> int | None:
+    """Give the tokens of the whole prompt, as the provider counted them; None where it did not."""
+    return None if row.usage is None else row.usage.prompt_tokens
+
+
+def reasons(row: RequestRow, state: Attribution) -> Iterator[str]:
+    """Say why a request could not be served from the provider's cache, one sentence each, the nearest reason first; none
+    where it could, or where nothing is known against it."""
+    match verdict_of(row, state.caching):
+        case "break":
+            yield from break_sentences(row.causes, row.parting)
+        case "moved":
+            yield from (cause_sentence(cause) for cause in row.causes)
+        case "provider":
+            yield (
+                f"the bytes are kept, but of {row.cacheable:,} tokens that the provider had read, it reports "
+                f"{cached_tokens(row) or 0:,} as cached, {_span(row.idle_ms or 0)} after the request before"
+            )
+        case _:
+            return
+
+
+def break_sentences(causes: tuple[Cause, ...], parting: Parting | None) -> Iterator[str]:
+    """Say what broke a prefix: the causes, that of the first break first, then the place."""
+    for cause in sorted(causes, key=lambda cause: not _explains(cause, parting)):
+        yield cause_sentence(cause)
+    if not causes:
+        yield "no event of the log says why"
+    if parting is not None:
+        node = "" if parting.node is None else f" (event {parting.node})"
+        yield f"from byte {parting.offset:,} on, in {parting.segment.words}{node}: “{parting.before}” → “{parting.after}”"
+
+
+def cause_sentence(cause: Cause) -> str:
+    """Say which event, and what it changed."""
+    where = f"event {cause.seq} {cause.type}"
+    what = "; ".join(drift.sentence for drift in cause.drifts)
+    match cause.kind:
+        case "instance":
+            return f"{where}, the first of instance {cause.instance}: {what}"
+        case "compaction" | "pruning":
+            nodes = "1 node" if cause.nodes == 1 else f"{cause.nodes} nodes"
+            return f"{where}: {cause.kind} put it in place of {nodes}"
+        case _:
+            return f"{where}: {what}"
+
+
+def _explains(cause: Cause, parting: Parting | None) -> bool:
+    if parting is None:
+        return True
+    if parting.segment.kind in ("history", "tail"):
+        return not cause.drifts
+    return any(drift.part == parting.segment.kind for drift in cause.drifts)
+
+
+def _span(ms: int) -> str:
+    seconds = ms // 1000
+    if seconds < 120:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
