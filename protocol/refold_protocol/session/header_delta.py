@@ -26,7 +26,7 @@ def diff_header(old: EpochHeader, new: EpochHeader) -> RequestHeaderDelta | None
         if tools is None:
             return None
     return RequestHeaderDelta(
-        system=None if old.system == new.system else _diff_lines(lines_of(old.system), lines_of(new.system)),
+        system=None if old.system == new.system else diff_lines(lines_of(old.system), lines_of(new.system)),
         tools=tools,
         config=None if old.config == new.config else new.config,
         message_prefix=None if old.message_prefix == new.message_prefix else (new.message_prefix or ()),
@@ -52,7 +52,8 @@ def lines_of(system: str | None) -> Lines:
     return tuple(system.split("\n")) if system else ()
 
 
-def _diff_lines(old: Lines, new: Lines) -> SystemDelta:
+def diff_lines(old: Lines, new: Lines) -> SystemDelta:
+    """Give the change that makes the lines `new` of `old`; it keeps all that it can at the start, then at the end."""
     shorter = min(len(old), len(new))
     start = 0
     while start < shorter and old[start] == new[start]:

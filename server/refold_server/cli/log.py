@@ -5,17 +5,21 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 
 import msgspec
 
+from refold_protocol.errors import SessionCorruptionError
 from refold_protocol.ids import SessionId
 from refold_protocol.session.codec import decode_event
-from refold_protocol.session.events import TurnEnd
+from refold_protocol.session.events import Event, RequestHeader, RequestHeaderDelta, TurnEnd
+from refold_protocol.session.header import fold_header
 from refold_protocol.session.header_types import EpochHeader
 from refold_protocol.session.messages import Message, TextBlock, ToolCallBlock, ToolResultBlock
 from refold_server.checks.offline import slices
 from refold_server.cli.exits import COMPLETED
+from refold_server.cli.header_changes import header_sentence
 from refold_server.cli.interrupts import run_reading
 from refold_server.cli.opened import opened, read_config
 from refold_server.cli.people import call_line, end_sentence, entry_lines, one_line, printable
@@ -73,22 +77,30 @@ def _lines(handle: Handle, view: str, look: Look, *, owned: bool) -> Iterator[st
 
 
 async def _events(screen: Screen, handle: Handle, *, as_json: bool) -> None:
+    header: EpochHeader | None = None
     async for lines in slices(handle, 0, handle.tail):
         if as_json:
             screen.put_bytes(b"".join(line + b"\n" for line in lines))
-        else:
-            screen.put("".join(f"{_event(line)}\n" for line in lines))
+            continue
+        shown: list[str] = []
+        for line in lines:
+            event = decode_event(line)
+            text, header = _said(event, header)
+            shown.append(f"{event.seq:>6} {printable(event.type):<18} {one_line(text, EVENT_CHARACTERS)}\n")
+        screen.put("".join(shown))
 
 
-def _event(line: bytes) -> str:
-    event = decode_event(line)
-    data = line[line.find(b'"data":') + 7 : -1]
-    text = (
-        end_sentence(event.data.reason)
-        if isinstance(event.data, TurnEnd)
-        else data[: EVENT_CHARACTERS * 16].decode("utf-8", "ignore")
-    )
-    return f"{event.seq:>6} {printable(event.type):<18} {one_line(text, EVENT_CHARACTERS)}"
+def _said(event: Event, header: EpochHeader | None) -> tuple[str, EpochHeader | None]:
+    """Give what an event says, and the header behind it; of a log that does not agree with itself, the data as it stands."""
+    if isinstance(event.data, TurnEnd):
+        return end_sentence(event.data.reason), header
+    if isinstance(event.data, RequestHeader | RequestHeaderDelta):
+        with suppress(SessionCorruptionError):  # a delta that does not fit is shown as it stands; `refold verify` names it
+            after = fold_header((event,), header)
+            if after is not None:
+                return header_sentence(event.data, header, after), after
+    data = event.line[event.line.find(b'"data":') + 7 : -1]
+    return data[: EVENT_CHARACTERS * 16].decode("utf-8", "ignore"), header
 
 
 def _message(message: Message) -> str:
