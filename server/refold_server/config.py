@@ -1,9 +1,9 @@
 """Owns where the configuration comes from, and in which order sources win.
 
 From the weakest: refold's defaults; the file in the platform's configuration folder, or the one that REFOLD_CONFIG or, above
-it, `--config` names instead; the client's `initializationOptions`; REFOLD_STORE; `--store`; `--model`. A workspace never
-configures anything. Since an editor may take its options from the workspace that it shows, they cannot name providers and
-plugins: a cloned repository must neither run code nor send keys to another address.
+it, `--config` names instead; the client's `initializationOptions`; REFOLD_LIVE_CHECK; REFOLD_STORE; `--store`; `--model`.
+A workspace never configures anything. Since an editor may take its options from the workspace that it shows, they cannot
+name providers and plugins: a cloned repository must neither run code nor send keys to another address.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ def load_config(
         if name in (options or {}):
             raise _CLIENT.fault((name,), "can be set in the configuration file only, not by a client")
     given.update(read_table(options or {}, _CLIENT))
+    if env.get("REFOLD_LIVE_CHECK"):
+        given.update(read_table({"checks": {"live": env["REFOLD_LIVE_CHECK"]}}, Origin("REFOLD_LIVE_CHECK")))
     for text, name in ((env.get("REFOLD_STORE") or None, "REFOLD_STORE"), (store, "--store")):
         if text is not None:
             place = str(Path(text).absolute()) if text.strip() else text

@@ -19,6 +19,7 @@ from refold_server.config_checks import near
 from refold_server.config_read import Origin, Settings
 from refold_server.config_table import Key
 from refold_server.config_types import (
+    ChecksConfig,
     Config,
     LimitsConfig,
     LogConfig,
@@ -45,6 +46,7 @@ def build_config(given: Settings, default_store: Callable[[], Path]) -> Config:
         limits=LimitsConfig(**_fields(LimitsConfig, given, "limits")),
         timeouts=TimeoutsConfig(**_fields(TimeoutsConfig, given, "timeouts")),
         tools=ToolsConfig(**_fields(ToolsConfig, given, "tools")),
+        checks=ChecksConfig(**_fields(ChecksConfig, given, "checks")),
         log=LogConfig(**_fields(LogConfig, given, "log")),
     )
     with_origin(given, ("tools", "enabled"), lambda: built_in_tools(config.tools.enabled))

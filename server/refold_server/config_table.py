@@ -98,6 +98,12 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     _later("compaction.attempts", "compaction", "attempts of a summary"),
     _later("compaction.auto", "compaction", "whether the history is compacted without being asked to", only=False),
     _row(
+        "checks.live",
+        checks.one_of("always", "sampled"),
+        '"always" or "sampled"',
+        "which requests are rebuilt from the log and compared before they leave",
+    ),
+    _row(
         "log.level",
         checks.one_of("debug", "info", "warning", "error"),
         '"debug", "info", "warning" or "error"',

@@ -7,6 +7,7 @@ keys are named by the variable or the command that gives them, except in HTTP he
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 
@@ -69,6 +70,12 @@ class ToolsConfig(Struct, frozen=True):
     enabled: tuple[str, ...] | None = None
 
 
+class ChecksConfig(Struct, frozen=True):
+    """Which requests are rebuilt from the log before they leave: each one, or those that something new may have broken."""
+
+    live: Literal["always", "sampled"] = "sampled"
+
+
 class LogConfig(Struct, frozen=True):
     """What is told on standard error: `debug`, `info`, `warning` or `error`, and what is more severe."""
 
@@ -85,6 +92,7 @@ class Config(Struct, frozen=True):
     limits: LimitsConfig = LimitsConfig()
     timeouts: TimeoutsConfig = TimeoutsConfig()
     tools: ToolsConfig = ToolsConfig()
+    checks: ChecksConfig = ChecksConfig()
     log: LogConfig = LogConfig()
 
     def provider(self, name: str) -> ProviderConfig | None:

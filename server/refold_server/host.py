@@ -11,6 +11,7 @@ from refold_protocol.errors import ProviderError
 from refold_protocol.ids import CallId
 from refold_protocol.session.events import SessionSettings
 from refold_protocol.session.header_types import CallConfig, ToolSchema
+from refold_server.checks.live import CheckMode
 from refold_server.config_call import call_config, step_limit
 from refold_server.config_types import Config
 from refold_server.providers.provider import Provider
@@ -73,6 +74,10 @@ class SessionHost:
     def tools(self) -> tuple[ToolSchema, ...]:
         """Give the tools that are there, in their order."""
         return self._shared.registry.schemas
+
+    def live_checks(self) -> CheckMode:
+        """Tell which requests are compared with the log before they leave."""
+        return self._shared.config.checks.live
 
     def is_read_only(self, tool: str) -> bool:
         """Tell whether calls of that tool may run beside others."""

@@ -92,6 +92,7 @@ def places(place: Place) -> dict[str, str]:
         "REFOLD_CONFIG": str(place.config),
         "XDG_CONFIG_HOME": str(place.root),
         "XDG_DATA_HOME": str(place.root),
+        "REFOLD_LIVE_CHECK": "always",
     }
 
 

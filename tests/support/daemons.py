@@ -49,7 +49,7 @@ class Place:
     def env(self) -> dict[str, str]:
         """An environment in which nothing of the machine's own configuration is found."""
         env = {name: value for name, value in os.environ.items() if not name.startswith("REFOLD_")}
-        return env | {"XDG_CONFIG_HOME": str(self.root), "XDG_DATA_HOME": str(self.root)}
+        return env | {"XDG_CONFIG_HOME": str(self.root), "XDG_DATA_HOME": str(self.root), "REFOLD_LIVE_CHECK": "always"}
 
     @property
     def daemon_env(self) -> dict[str, str]:

@@ -24,6 +24,7 @@ from refold_protocol.session.messages import (
     text_content,
 )
 from refold_protocol.session.request import Request
+from refold_server.checks.live import CheckMode
 from refold_server.tools.execute import ToolAnswer
 
 
@@ -90,6 +91,7 @@ class ScriptedHost:
         self.steps = steps
         self.model = "small"
         self.alone: set[str] = set()
+        self.checks: CheckMode = "always"
         self.trouble: RefoldError | None = None
         self.ran: list[tuple[str, str]] = []
 
@@ -109,6 +111,9 @@ class ScriptedHost:
 
     def tools(self) -> tuple[ToolSchema, ...]:
         return tuple(ToolSchema(name, f"does {name}", JsonText('{"type":"object"}')) for name in self.bodies)
+
+    def live_checks(self) -> CheckMode:
+        return self.checks
 
     def is_read_only(self, tool: str) -> bool:
         return tool not in self.alone

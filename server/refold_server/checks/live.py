@@ -1,30 +1,109 @@
 """Owns the live check: what an adapter is about to send is what a fresh reading of the log says it must send.
 
-Independent of the caches it vouches for: it reads lines of the log and rebuilds from nothing.
+It vouches for the loop's caches, so it shares none with them: it reads lines back from the log, decodes them itself, folds
+them itself and has an encoder of its own. `always` starts from nothing at each request. `sampled` checks an instance's
+first request, the first one after each header event and each replace, every EVERY-th one, and any that is not the very
+object that was recorded; after the first it goes on from what it read itself before, so a check costs what is new.
 """
 
 from __future__ import annotations
 
+from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+from refold_protocol.dialects.dialect import BodyEncoder
 from refold_protocol.dialects.registry import dialect_named
+from refold_protocol.dialects.segments import first_difference
 from refold_protocol.errors import InvariantError
 from refold_protocol.session.codec import decode_event, line_type
-from refold_protocol.session.rebuild import NOTHING_SEEN, horizon_step, request_of
-from refold_protocol.session.request import Request
+from refold_protocol.session.events import RequestSent
+from refold_protocol.session.header_types import EpochHeader
+from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step, request_of
+from refold_protocol.session.request import Request, RequestDigest
+from refold_server.checks.offline import slices
 from refold_storage.interface import Handle
+
+EVERY: Final = 64
+"""In `sampled` mode at least each request of this number is checked."""
+
+CheckMode: TypeAlias = Literal["always", "sampled"]
+
+
+class _Read(Struct):
+    """What the check read of the log so far, and its own caches of that."""
+
+    next: int = 0
+    horizon: Horizon = NOTHING_SEEN
+    sent: RequestSent | None = None
+    digest: RequestDigest | None = None
+    encoder: BodyEncoder | None = None
+    dialect: str = ""
 
 
 class LiveCheck:
     """Checks the requests of one instance."""
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: Handle, mode: CheckMode = "always") -> None:
         self._handle = handle
+        self._mode: CheckMode = mode
+        self._read = _Read()
+        self._passed = 0
+        self._header: EpochHeader | None = None
+        self._generation = 0
 
-    def check(self, request: Request, body: bytes) -> None:
-        """Raise InvariantError when `request` or `body` differs from what the log says."""
-        state = NOTHING_SEEN
-        for line in self._handle.lines(0):
-            if line_type(line) != "assistant/chunk":
-                state = horizon_step(state, decode_event(line))
-        rebuilt = request_of(state)
-        if rebuilt != request or dialect_named(rebuilt.header.config.dialect).encode(rebuilt, {}) != body:
-            raise InvariantError("the request about to be sent is not the one that the log says")
+    def is_due(self, loop: Horizon) -> bool:
+        """Tell whether the next request is to be checked, where nobody touched it. `loop` is the loop's own fold, which says
+        only when to look, never what is right. To be called once for each request."""
+        first = self._header is None
+        changed = loop.header is not self._header or loop.surface.replace_generation != self._generation
+        self._header, self._generation = loop.header, loop.surface.replace_generation
+        self._passed += 1
+        return self._mode == "always" or first or changed or self._passed % EVERY == 0
+
+    async def check(self, request: Request, body: bytes) -> None:
+        """Compare a request that is about to leave with the log. Raises InvariantError that names the first byte and segment
+        that differ; then nothing may be sent."""
+        if self._mode == "always":
+            self._read = _Read()
+        await self._catch_up()
+        rebuilt = request_of(self._read.horizon)
+        expected = self._encoder(rebuilt.header.config.dialect).encode(rebuilt, {})
+        if body != expected.data:
+            segments = dialect_named(rebuilt.header.config.dialect).segments(rebuilt, {})
+            found = first_difference(body, expected.data, segments)
+            raise _refusal("" if found is None else found.sentence)
+        if request.header != rebuilt.header:
+            raise _refusal("the bytes agree, but the header that came with them is another one")
+        if request.history is not rebuilt.history and request.history != rebuilt.history:
+            raise _refusal("the bytes agree, but the history that came with them is another one")
+        self._check_recorded(rebuilt, expected.sha256, len(body))
+
+    def _check_recorded(self, rebuilt: Request, sha256: str, size: int) -> None:
+        digest = self._read.digest = self._read.digest or RequestDigest()
+        canonical, sent = digest.of(rebuilt), self._read.sent
+        if sent is None or (sent.bytes, sent.sha256, sent.request_sha256) != (size, sha256, canonical):
+            raise _refusal("`request/sent` in the log names other bytes")
+
+    async def _catch_up(self) -> None:
+        """Read what was added to the log; chunks never shape a request, and skipping them is most of the speed."""
+        read = self._read
+        async for lines in slices(self._handle, read.next, self._handle.tail):
+            for line in lines:
+                if line_type(line) == "assistant/chunk":
+                    continue
+                event = decode_event(line)
+                read.horizon = horizon_step(read.horizon, event)
+                if isinstance(event.data, RequestSent) and event.data.purpose == "step":
+                    read.sent = event.data
+            read.next += len(lines)
+
+    def _encoder(self, dialect: str) -> BodyEncoder:
+        read = self._read
+        if read.encoder is None or read.dialect != dialect:
+            read.encoder, read.dialect = dialect_named(dialect).make_encoder(), dialect
+        return read.encoder
+
+
+def _refusal(what: str) -> InvariantError:
+    return InvariantError(f"The request was not sent, because it is not the one that the log explains: {what}")

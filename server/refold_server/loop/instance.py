@@ -16,7 +16,7 @@ from refold_protocol.session.events import ClientInfo, Draft, Event, InstanceSta
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import Message
 from refold_protocol.session.request import RequestDigest
-from refold_server.checks.live import LiveCheck
+from refold_server.checks.live import CheckMode, LiveCheck
 from refold_server.loop.ledger import Ledger
 from refold_server.loop.seams import Seams
 from refold_server.plugins.chain import Failure
@@ -43,6 +43,10 @@ class Host(Protocol):
         """Give the tools that are there now, in their order."""
         ...
 
+    def live_checks(self) -> CheckMode:
+        """Tell which requests are compared with the log before they leave."""
+        ...
+
     def is_read_only(self, tool: str) -> bool:
         """Tell whether calls of that tool may run beside others; an unknown tool's may, since it only answers an error."""
         ...
@@ -63,7 +67,7 @@ class Instance:
         self.prefix: tuple[Message, ...] | None = None
         self.anchored = False
         self.digest = RequestDigest()
-        self.live_check = LiveCheck(ledger.handle)
+        self.live_check = LiveCheck(ledger.handle, host.live_checks())
         self._client = client
         self._number = ledger.folds.work.instance + 1
         self._fresh = ledger.handle.tail < 0

@@ -32,6 +32,7 @@ from refold_server.loop.inbox import join_before_step, waiting
 from refold_server.loop.instance import Instance
 from refold_server.loop.toolcalls import run_calls
 from refold_server.plugins.payloads import Assembled, Outgoing, Place
+from refold_server.providers.provider import Provider
 
 
 class StepDone(Struct, frozen=True, gc=False):
@@ -127,8 +128,11 @@ async def _stream(instance: Instance, outgoing: Outgoing, turn: int, step: int) 
     append, handle = instance.ledger.append, instance.ledger.handle
     provider = instance.host.provider(outgoing.request.header.config.provider)
 
+    due = instance.live_check.is_due(instance.ledger.folds.horizon)
+
     def send(given: Outgoing) -> AsyncGenerator[Chunk, None]:
-        instance.live_check.check(given.request, given.body)
+        if due or given.request is not outgoing.request or given.body is not outgoing.body:
+            return _checked(instance, provider, given)
         return provider.stream(given.request, given.body)
 
     async with aclosing(instance.seams.stream(outgoing, send)) as chunks:
@@ -136,6 +140,13 @@ async def _stream(instance: Instance, outgoing: Outgoing, turn: int, step: int) 
             if handle.trouble is not None:  # what streams on could not be kept: stop asking for it
                 raise handle.trouble
             append(Draft(AssistantChunk(turn, step, 1, chunk)))
+
+
+async def _checked(instance: Instance, provider: Provider, given: Outgoing) -> AsyncGenerator[Chunk, None]:
+    await instance.live_check.check(given.request, given.body)
+    async with aclosing(provider.stream(given.request, given.body)) as chunks:
+        async for chunk in chunks:
+            yield chunk
 
 
 def _record_reply(instance: Instance, turn: int, step: int) -> AssistantMessage:
