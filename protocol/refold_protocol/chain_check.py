@@ -27,6 +27,7 @@ class ChainCheck:
     def __init__(self) -> None:
         self._digest: bytes | None = CHAIN_START
         self._other: bytes | None = None
+        self._doubtful = False
         self._breaks: list[Break] = []
 
     @property
@@ -46,22 +47,23 @@ class ChainCheck:
         if self._other is not None:
             self._other = chain_step(self._other, line)
 
-    def end_record(self, first: int, last: int, digest: bytes) -> None:
-        """The record of the events `first` to `last` ends here and carries `digest`."""
+    def end_record(self, first: int, last: int, digest: bytes, *, misplaced: bool = False) -> None:
+        """The record of the events `first` to `last` ends here and carries `digest`. `misplaced`: its lines say that they
+        belong elsewhere, and then so may its digest; the record behind it is not blamed for that."""
         given = self._digest
         if given is None or self.agrees(digest):
             self._other = None
         else:
             self._breaks.append(Break(first, last, f"its lines give {given.hex()}, the record says {digest.hex()}"))
             self._other = given
-        self._digest = digest
+        self._digest, self._doubtful = digest, misplaced
 
     def agrees(self, digest: bytes) -> bool:
         """Tell whether `digest` can be the one after the lines so far; if so, the last break is explained by it."""
         if self._digest is None:
             return True
         if digest not in (self._digest, self._other):
-            return False
+            return self._doubtful
         if self._other is not None:
             reason = "a line of it was changed" if digest == self._digest else "its lines are right, its digest was changed"
             last = self._breaks[-1]
@@ -71,4 +73,4 @@ class ChainCheck:
 
     def lose(self, digest: bytes | None) -> None:
         """Lines are missing here; `digest` is what a record says of the last of them, None where no record does."""
-        self._digest, self._other = digest, None
+        self._digest, self._other, self._doubtful = digest, None, False

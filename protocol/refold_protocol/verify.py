@@ -97,10 +97,7 @@ class Verifier:
 
     def end_record(self, digest: bytes) -> None:
         """Check that the lines since the last end, which were stored together, give the digest that stands with them."""
-        if self._misplaced:  # those lines were said to be another place's; so is their digest
-            self._chain.lose(None)
-        elif self._seq > self._record:
-            self._chain.end_record(self._record, self._seq - 1, digest)
+        self._chain.end_record(self._record, self._seq - 1, digest, misplaced=self._misplaced)
         self._record, self._misplaced = self._seq, False
 
     def skip(self, last: int, message: str, digest: bytes | None) -> None:
