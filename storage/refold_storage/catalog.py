@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import lmdb
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from refold_protocol.errors import InvalidJsonError, RefoldError, SessionCorruptionError, SessionFormatUnsupportedError
+from refold_protocol.errors import (
+    InvalidJsonError,
+    RefoldError,
+    SessionCorruptionError,
+    SessionFormatUnsupportedError,
+    SessionNotFoundError,
+)
 from refold_protocol.ids import SessionId, WriterId
 from refold_protocol.session.chain import CHAIN_START
 from refold_protocol.session.events import FORMAT_VERSION
@@ -96,6 +103,16 @@ def find(transaction: Transaction, databases: Databases, session: SessionId) -> 
     return None if value is None else _decode(value, session)
 
 
+def check_stored(transaction: Transaction, databases: Databases, row: SessionRow) -> None:
+    """Raise SessionNotFoundError when the session of `row` was deleted, also when another one has its id now. About a
+    microsecond."""
+    value = transaction.get(session_key(row.id), db=databases.sessions)
+    if value is not None and value.startswith(b'{"format":%d,"number":%d,' % (row.format, row.number)):
+        return
+    if value is None or _decode(value, row.id).number != row.number:
+        raise SessionNotFoundError(f"session {row.id} was deleted", session=row.id)
+
+
 def refuse_later_row(transaction: Transaction, databases: Databases, session: SessionId) -> None:
     """Raise SessionFormatUnsupportedError for a row with members that this release does not know: writing it again
     would lose them."""
@@ -126,6 +143,18 @@ def put(transaction: Transaction, databases: Databases, row: SessionRow, before:
             return
         transaction.delete(recent_key(before.activity, before.number), db=databases.recent)
     transaction.put(recent_key(row.activity, row.number), key, db=databases.recent)
+
+
+def mark_archived(transaction: Transaction, databases: Databases, session: SessionId, archived: bool) -> SessionRow:
+    """Set or take away a session's archived flag, whoever owns it; give its row. Raises SessionNotFoundError, and as
+    `find` and `refuse_later_row` do."""
+    before = find(transaction, databases, session)
+    if before is None:
+        raise SessionNotFoundError(f"there is no session {session}", session=session)
+    refuse_later_row(transaction, databases, session)
+    row = replace(before, archived=archived)
+    put(transaction, databases, row, before)
+    return row
 
 
 def remove(transaction: Transaction, databases: Databases, row: SessionRow) -> None:

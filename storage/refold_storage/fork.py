@@ -1,8 +1,8 @@
 """Owns making a fork: a row whose segments name where the inherited events lie, and nothing else. No event is copied, so
 a fork costs the same whatever the length of the history.
 
-`children` says who needs whose events: under origin and fork (numbers, u64 big-endian each) the last seq that the fork
-inherits from that origin. Works inside the caller's transaction; never touches a record.
+`children` says who needs whose events: under the numbers of origin and fork, the last seq that the fork inherits from that
+origin, and its digest. Works inside the caller's transaction; never touches a record.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def fork(transaction: Transaction, databases: Databases, parent: SessionId, at: 
     )
     catalog.put(transaction, databases, row, None)
     for segment in row.segments:
-        transaction.put(child_key(segment.owner, row.number), child_value(segment.last), db=databases.children)
+        need = child_value(segment.last, bytes.fromhex(segment.digest))
+        transaction.put(child_key(segment.owner, row.number), need, db=databases.children)
     return row
 
 

@@ -208,6 +208,26 @@ class Store(Protocol):
         """
         ...
 
+    async def delete(self, session: SessionId) -> None:
+        """Delete a session for good, on disk when this returns. Its id may be used again.
+
+        Forks keep the events that they inherited, and those go with the last fork that needs them. Open read handles
+        raise SessionNotFoundError from then on, in all processes. The file does not shrink and the bytes in it are only
+        overwritten by and by: that is `compact_store`'s business.
+
+        Raises SessionNotFoundError, SessionAlreadyOwnedError while anybody has it open for writing,
+        SessionCorruptionError for a record that cannot be read, StorageFullError, LogBusyError.
+        """
+        ...
+
+    async def set_archived(self, session: SessionId, archived: bool) -> SessionRecord:
+        """Set or take away a session's archived flag, whoever owns it; give its record. No activity, and idempotent.
+
+        `get` and `recent` show it at once, a read handle from its next refresh on, a write handle from its next commit
+        on. Raises SessionNotFoundError, StorageFullError, LogBusyError.
+        """
+        ...
+
     def get(self, session: SessionId) -> SessionRecord:
         """Give the committed record of a session. Raises SessionNotFoundError."""
         ...

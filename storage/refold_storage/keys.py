@@ -17,6 +17,9 @@ from refold_protocol.ids import SessionId
 
 MAX_U64: Final = (1 << 64) - 1
 
+HIDDEN: Final = 0
+"""Stands in a fork's place in `children`: the records under that number belong to no row. Numbers begin at 1."""
+
 
 def session_key(session: SessionId) -> bytes:
     """Give the key of a session's row. Any text has one, also a text that no session can have as its id."""
@@ -53,14 +56,19 @@ def child_key(origin: int, fork: int) -> bytes:
 
 
 def parse_child_key(key: bytes) -> tuple[int, int]:
-    """Give the numbers of origin and fork."""
+    """Give the numbers of origin and fork (or HIDDEN)."""
     origin, fork = _PAIR.unpack(key)
     return origin, fork
 
 
-def child_value(last: int) -> bytes:
-    """Give the value that names the last seq which a fork inherits from an origin."""
-    return last.to_bytes(8, "big")
+def child_value(last: int, digest: bytes) -> bytes:
+    """Give the value that says up to which seq a fork needs an origin, and that event's digest (32 bytes)."""
+    return last.to_bytes(8, "big") + digest
+
+
+def parse_child_value(value: bytes) -> tuple[int, bytes]:
+    """Give seq and digest."""
+    return int.from_bytes(value[:8], "big"), value[8:]
 
 
 _PAIR: Final = Layout(">QQ")

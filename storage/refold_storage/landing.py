@@ -56,7 +56,8 @@ def land(transaction: Transaction, databases: Databases, share: Share) -> Landed
     first = share.base.tail + 1 - len(settled)
     packed = pack(first, [*settled, *share.lines], share.digests, len(settled))
     _put_records(transaction, databases, number, packed)
-    row = replace(share.row, number=number)
+    # Whoever archives a session needs no lease, so that flag is the store's and not the writer's.
+    row = replace(share.row, number=number, archived=before is not None and before.archived)
     catalog.put(transaction, databases, row, before)
     last = packed[-1]
     return Landed(share, row, decode_record(last.first, last.value) if last.may_grow else None)

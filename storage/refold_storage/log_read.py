@@ -51,7 +51,7 @@ class ReadHandle:
         self._closed = False
         self._damaged = damaged
         self._agreed = True
-        self._seen, self._row = self._look()
+        self._seen, self._row = self._look(None)
 
     @property
     def id(self) -> SessionId:
@@ -143,7 +143,7 @@ class ReadHandle:
         self._check_open()
         if self._environment.last_transaction() != self._seen:
             before = self._row.tail
-            self._seen, self._row = self._look()
+            self._seen, self._row = self._look(self._row.number)
             if self._row.tail > before:
                 self._watchers.tell(self._row.tail)
         return self._row.tail
@@ -165,13 +165,14 @@ class ReadHandle:
     def _batch(self, first: int, last: int, max_bytes: int) -> list[bytes]:
         return committed_lines(self._environment, self._row, first, last, max_bytes)
 
-    def _look(self) -> tuple[int, SessionRow]:
+    def _look(self, number: int | None) -> tuple[int, SessionRow]:
+        """Read the row, of the session with that number if one is given: another one may have taken its id since."""
         with self._environment.reading() as transaction:
             # What was seen is the view's own number. A writer's number is in the map for the length of a sync before views
             # begin at it: taken for seen, the last commit of a turn would be missed until there is another one.
             seen = transaction.id()
             row = catalog.find(transaction, self._environment.databases, self._session)
-            if row is None:
+            if row is None or number not in (None, row.number):
                 raise SessionNotFoundError(f"there is no session {self._session}", session=self._session)
             try:
                 check_tail(transaction, self._environment.databases.records, row)

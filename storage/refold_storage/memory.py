@@ -65,7 +65,7 @@ class MemoryStore:
         self._check_open()
         log = self._log(session)
         if access == "write" and session in self._owners:
-            raise SessionAlreadyOwnedError(f"this process writes session {session} already", session=session)
+            raise _owned(session)
         return self._open(log, write=access == "write")
 
     async def examine(self, session: SessionId) -> MemoryHandle:
@@ -86,6 +86,24 @@ class MemoryStore:
         log.row, log.head = replace(row, summary=summary, estimated=False), Head(at, log.events[at].time, digest, summary)
         self._medium.commit()
         self._committed(log)
+        return log.row.record
+
+    async def delete(self, session: SessionId) -> None:
+        """Delete a session; see `interface.Store.delete`."""
+        self._check_open()
+        log = self._log(session)
+        if session in self._owners:
+            raise _owned(session)
+        self._medium.commit()
+        log.deleted = True
+        del self._logs[session]
+
+    async def set_archived(self, session: SessionId, archived: bool) -> SessionRecord:
+        """Set or take away the archived flag; see `interface.Store.set_archived`."""
+        self._check_open()
+        log = self._log(session)
+        self._medium.commit()
+        log.row = replace(log.row, archived=archived)
         return log.row.record
 
     def get(self, session: SessionId) -> SessionRecord:
@@ -174,3 +192,7 @@ class MemoryStore:
     def _check_open(self) -> None:
         if self._closed:
             raise LogUnwritableError("the store was closed")
+
+
+def _owned(session: SessionId) -> SessionAlreadyOwnedError:
+    return SessionAlreadyOwnedError(f"this process writes session {session} already", session=session)

@@ -16,6 +16,7 @@ from refold_protocol.errors import (
     LogError,
     LogUnwritableError,
     SessionHandleClosedError,
+    SessionNotFoundError,
     SessionReadOnlyError,
     StorageFullError,
 )
@@ -64,6 +65,12 @@ class MemoryLog:
         self.head: Head = EMPTY_HEAD
         self.events: list[Event] = []
         self.digests: list[bytes] = []
+        self.deleted = False
+
+    def check_stored(self) -> None:
+        """Raise SessionNotFoundError when the session was deleted."""
+        if self.deleted:
+            raise SessionNotFoundError(f"session {self.row.id} was deleted", session=self.row.id)
 
 
 class MemoryHandle:
@@ -204,9 +211,12 @@ class MemoryHandle:
     def refresh(self) -> int:
         """On a read handle: look for what was committed since; give the tail."""
         self._check_open()
-        if self._writer is None and self.log.head.tail > self._durable:
+        self.log.check_stored()
+        if self._writer is None:
+            before = self._durable
             self._head, self._row, self._durable = self.log.head, self.log.row, self.log.head.tail
-            self._watchers.tell(self._durable)
+            if self._durable > before:
+                self._watchers.tell(self._durable)
         return self.tail
 
     async def close(self) -> None:
@@ -241,7 +251,7 @@ class MemoryHandle:
             raise
         self.log.events += self._events
         self.log.digests += self._digests
-        self.log.head, self.log.row = self._head, self._row
+        self.log.head, self.log.row = self._head, replace(self._row, archived=self.log.row.archived)
         self._events, self._digests, self._size = [], [], 0
         self._durable, self._trouble = self.tail, None
         self._on_commit(self.log)
@@ -254,6 +264,7 @@ class MemoryHandle:
             at = seq - len(self.log.events)
             if at < 0 or self._writer is None:
                 self._medium.check_usable()
+                self.log.check_stored()
                 yield self.log.events[seq]
             else:
                 yield self._events[at]
@@ -262,6 +273,7 @@ class MemoryHandle:
         for at in range(first, self._durable + 1, MAX_EVENTS):
             self._check_open()
             self._medium.check_usable()
+            self.log.check_stored()
             events = self.log.events[at : min(at + MAX_EVENTS, self._durable + 1)]
             yield Record(at, tuple(event.line for event in events), self.log.digests[at + len(events) - 1])
 

@@ -16,7 +16,7 @@ from refold_protocol.errors import SeqRangeError, SessionCorruptionError
 from refold_protocol.session.chain import CHAIN_START, chain
 from refold_protocol.session.codec import decode_event
 from refold_protocol.session.events import Event
-from refold_storage.catalog import SessionRow
+from refold_storage.catalog import SessionRow, check_stored
 from refold_storage.environment import Environment
 from refold_storage.format import Database
 from refold_storage.keys import MAX_U64, parse_record_key, record_key
@@ -43,7 +43,7 @@ def check_range(first: int, last: int | None, tail: int) -> int:
 def last_record(transaction: Transaction, records: Database, number: int) -> tuple[int, bytes] | None:
     """Give first seq and value of the last record under a number; None where there is none."""
     with transaction.cursor(db=records) as cursor:
-        if not _seek(cursor, number, MAX_U64):
+        if not seek(cursor, number, MAX_U64):
             return None
         return parse_record_key(cursor.key())[1], cursor.value()
 
@@ -84,7 +84,7 @@ def read_records(
     size, seq = 0, first
     last = last if section.last is None else min(last, section.last)
     with transaction.cursor(db=records) as cursor:
-        more = _seek(cursor, section.owner, first)
+        more = seek(cursor, section.owner, first)
         while more and seq <= last and size < max_bytes:
             owner, start = parse_record_key(cursor.key())
             if owner != section.owner or start > seq or (found and start != seq):
@@ -122,6 +122,7 @@ def committed_lines(environment: Environment, row: SessionRow, first: int, last:
     """Give lines from `first` to at most `last`, in one transaction: at least one, then as many as fit `max_bytes`, none
     from behind the section in which `first` lies."""
     with environment.reading() as transaction:
+        check_stored(transaction, environment.databases, row)
         found = read_records(transaction, environment.databases.records, row, first, last, max(max_bytes, 1))
     lines: list[bytes] = []
     size = 0
@@ -169,12 +170,13 @@ def walk_records(
     while first <= last:
         check_open()
         with environment.reading() as transaction:
+            check_stored(transaction, environment.databases, row)
             found = read_records(transaction, environment.databases.records, row, first, last, BATCH_BYTES)
         yield from found
         first = found[-1].last + 1
 
 
-def _seek(cursor: Cursor, number: int, seq: int) -> bool:
+def seek(cursor: Cursor, number: int, seq: int) -> bool:
     """Put the cursor on the last record of session `number` that begins at or before `seq`."""
     wanted = record_key(number, seq)
     found = cursor.set_range(wanted)

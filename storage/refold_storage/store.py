@@ -29,6 +29,7 @@ from refold_storage.backlog import Backlog
 from refold_storage.catalog import SessionRow
 from refold_storage.change import Work, change
 from refold_storage.commit import CommitQueue
+from refold_storage.delete import delete
 from refold_storage.fork import fork
 from refold_storage.health import Vitals, vitals
 from refold_storage.interface import Access, Clock, NewSession, RecentCursor, SessionRecord
@@ -98,6 +99,7 @@ class LmdbStore:
 
     async def fork(self, parent: SessionId, at: int, session: NewSession) -> SessionRecord:
         """Make a session that begins with the events 0 to `at` of another one; see `interface.Store.fork`."""
+        self._check_open()
         empty = catalog.empty_row(session)
         return await self._whole(self._fork(parent, at, empty))
 
@@ -107,6 +109,17 @@ class LmdbStore:
         handle = ReadHandle(self.environment, session, self._handles.discard, damaged=True)
         self._handles.add(handle)
         return handle
+
+    async def delete(self, session: SessionId) -> None:
+        """Delete a session; see `interface.Store.delete`."""
+        self._check_open()
+        await self._whole(self._delete(session))
+
+    async def set_archived(self, session: SessionId, archived: bool) -> SessionRecord:
+        """Set or take away the archived flag; see `interface.Store.set_archived`."""
+        self._check_open()
+        row = await self._whole(self._change(partial(catalog.mark_archived, session=session, archived=archived)))
+        return row.record
 
     def get(self, session: SessionId) -> SessionRecord:
         """Give the committed record of a session. Raises SessionNotFoundError."""
@@ -166,7 +179,16 @@ class LmdbStore:
             raise _unknown(parent)
         lease = await self._reserve(empty.id)
         try:
-            return (await self._change(lambda transaction, databases: fork(transaction, databases, parent, at, empty))).record
+            return (await self._change(partial(fork, parent=parent, at=at, empty=empty))).record
+        finally:
+            lease.release()
+
+    async def _delete(self, session: SessionId) -> None:
+        if self._row(session) is None:
+            raise _unknown(session)
+        lease = await self._leases.take(session)
+        try:
+            await self._change(partial(delete, session=session))
         finally:
             lease.release()
 

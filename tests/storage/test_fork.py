@@ -12,7 +12,7 @@ import pytest
 
 from refold_protocol.errors import LogBusyError, LogUnwritableError, SessionCorruptionError, SessionNotFoundError
 from refold_storage import catalog
-from refold_storage.keys import parse_child_key, record_key
+from refold_storage.keys import parse_child_key, parse_child_value, record_key
 from refold_storage.lmdb_store import open_store
 from refold_storage.records import decode_record
 from refold_storage.segments import Segment
@@ -42,7 +42,7 @@ def segments(store: LmdbStore, session: str) -> tuple[tuple[int, int], ...]:
 def children(store: LmdbStore) -> dict[tuple[int, int], int]:
     """Who needs whose events: the rows of `children`."""
     with store.environment.reading() as transaction, transaction.cursor(db=store.environment.databases.children) as cursor:
-        return {parse_child_key(key): int.from_bytes(value, "big") for key, value in cursor}
+        return {parse_child_key(key): parse_child_value(value)[0] for key, value in cursor}
 
 
 def records(store: LmdbStore) -> int:

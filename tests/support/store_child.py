@@ -112,12 +112,16 @@ async def accept(store: LmdbStore, argument: str) -> None:
 
 
 async def read(store: LmdbStore, argument: str) -> None:
-    """Say the tail after each refresh."""
+    """Say the tail after each refresh, `gone` when the session was deleted."""
     handle = await store.open(SESSION, "read")
     say(handle.tail)
     while await asked():
-        handle.refresh()
-        say(len(list(handle.read())) - 1)
+        try:
+            handle.refresh()
+        except SessionNotFoundError:
+            say("gone")
+        else:
+            say(len(list(handle.read())) - 1)
 
 
 async def own(store: LmdbStore, argument: str) -> None:
