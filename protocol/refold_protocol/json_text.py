@@ -38,7 +38,7 @@ def parse_strict(text: str) -> Any:
     except RecursionError:
         raise InvalidJsonError(f"nested deeper than {MAX_DEPTH} levels") from None
     except json.JSONDecodeError as error:
-        raise InvalidJsonError(f"{error.msg} at character {error.pos}") from None
+        raise InvalidJsonError(f"{error.msg.removesuffix(' at')} at character {error.pos}") from None
     except ValueError as error:  # the limit on the number of digits of an integer
         raise InvalidJsonError(str(error)) from None
     _check_depth(value)

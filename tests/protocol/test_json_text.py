@@ -71,6 +71,7 @@ def test_any_text_is_either_accepted_or_refused(text: str) -> None:
         ("[1,]", "at character"),
         ('"a\nb"', "at character 2"),
         ("\ufeff{}", "at character 0"),
+        ('["ab', "string starting at character 1"),
         ("01", "at character 1"),
         ("1" * 5000, "digits"),
     ],

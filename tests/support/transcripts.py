@@ -46,7 +46,11 @@ async def transcript(name: str) -> str:
     with tempfile.TemporaryDirectory(prefix="refold-story-") as root:
         async with AsyncExitStack() as ends:
             tale = Tale(Path(root), ends)
-            await story(tale)
+            try:
+                await story(tale)
+            except BaseException as error:  # raised again, with what whoever looks for the cause needs
+                error.add_note("\n".join(["told so far:", *tale.lines[-30:], "its daemons said:", tale.errors()]))
+                raise
     return "\n".join([title, "=" * len(title), "", shows, *tale.lines, ""])
 
 

@@ -8,7 +8,6 @@ event comes from a subscription, as an editor would get it. Never sleeps and has
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -66,15 +65,18 @@ class Tale:
         provider = await self._ends.enter_async_context(FakeProvider(*map(_answer, replies)))
         self.place.provider(provider.base_url, f"{more}\n{TOOLS}")
 
+    def errors(self) -> str:
+        """Give what its daemons have written to standard error."""
+        return self.place.errors.read_text() if self.place.errors.exists() else ""
+
     @asynccontextmanager
-    async def daemon(self, name: str, *, command: Sequence[str] = SERVE, **options: Any) -> AsyncGenerator[Teller]:
+    async def daemon(self, name: str, **options: Any) -> AsyncGenerator[Teller]:
         """Start a daemon and begin a connection; at the end shut it down, unless it is gone by then. It runs in the root
         of the place, so that no path of this machine gets into a request."""
-        env = self.place.daemon_env | {"PYTHONPATH": os.getcwd()}
         given = {"store": str(self.place.store), **options}
         self.say(f"{name} starts." + (f" initializationOptions: {words(options)}" if options else ""))
         with self.place.errors.open("ab") as errors:
-            async with spawn(command, env=env, cwd=self.place.root, stderr=errors, options=given) as client:
+            async with spawn(SERVE, env=self.place.daemon_env, cwd=self.place.root, stderr=errors, options=given) as client:
                 self.names.process(client.pid, f"<{name}>")
                 yield (teller := Teller(self, name, client))
                 if not teller.is_gone:

@@ -12,10 +12,13 @@ from refold_protocol.session.events import (
     AssistantMessage,
     Event,
     InputAccepted,
+    RequestHeader,
+    RequestHeaderDelta,
     SessionSettings,
     SessionTitle,
     TurnStart,
 )
+from refold_protocol.session.header_types import CallConfig, EpochHeader
 from refold_protocol.session.messages import Usage, text_of
 
 TITLE_CHARACTERS = 80
@@ -61,6 +64,8 @@ def summary_step(state: Summary, event: Event) -> Summary:
             return replace(state, title=title, titled=True)
         case SessionSettings(model=str(model)):
             return replace(state, model=model)
+        case RequestHeader(header=EpochHeader(config=config)) | RequestHeaderDelta(config=CallConfig() as config):
+            return replace(state, model=f"{config.provider}/{config.model}")
         case InputAccepted(mode=mode, content=content):
             title = state.title
             if title is None and mode == "prompt":

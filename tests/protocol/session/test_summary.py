@@ -16,11 +16,14 @@ from refold_protocol.session.events import (
     Event,
     InputAccepted,
     InstanceStart,
+    RequestHeader,
+    RequestHeaderDelta,
     SessionSettings,
     SessionTitle,
     Trigger,
     TurnStart,
 )
+from refold_protocol.session.header_types import CallConfig, EpochHeader
 from refold_protocol.session.messages import ImageBlock, Source, TextBlock, Usage
 from refold_protocol.session.summary import EMPTY_SUMMARY, Summary, UsageTotals, summary_step
 from tests.support.strategies import drafts
@@ -73,6 +76,14 @@ def test_the_model_is_the_last_one_set_or_used() -> None:
     assert _summary(Draft(SessionSettings(model="a/b"))).model == "a/b"
     assert _summary(Draft(SessionSettings(model="a/b")), _reply(None)).model == "engine/chain"
     assert _summary(_reply(None), Draft(SessionSettings(effort="low"))).model == "engine/chain"
+
+
+def test_the_model_is_known_from_its_first_request_on() -> None:
+    header = Draft(RequestHeader(EpochHeader(CallConfig("engine", "chain", "chat-completions")), "initial"))
+    changed = Draft(RequestHeaderDelta(config=CallConfig("engine", "random", "chat-completions")))
+    assert _summary(header).model == "engine/chain"
+    assert _summary(header, changed).model == "engine/random"
+    assert _summary(header, Draft(RequestHeaderDelta())).model == "engine/chain"
 
 
 def test_opening_a_session_is_no_activity() -> None:
