@@ -25,6 +25,7 @@
     │  └─ BlobUnknownError               blob.unknown
     ├─ TurnMismatchError             turn.mismatch
     ├─ InputUnknownError             input.unknown
+    ├─ ApprovalSettledError          approval.settled
     ├─ ToolUnknownError              tool.unknown
     ├─ PluginError                   plugin.failed   theirs: a plugin, named with its seam
     └─ ProviderError                 provider.*, model.unconfigured
@@ -232,6 +233,12 @@ class InputUnknownError(RefoldError):
     """The named input is not waiting in this session."""
 
     kind = "input.unknown"
+
+
+class ApprovalSettledError(RefoldError):
+    """The question was answered before, or was never asked."""
+
+    kind = "approval.settled"
 
 
 class ToolUnknownError(RefoldError):

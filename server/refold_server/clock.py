@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from refold_protocol.ids import InputId, SessionId
+from refold_protocol.ids import ApprovalId, InputId, SessionId
 
 
 def epoch_ms() -> int:
@@ -25,6 +25,11 @@ def uuid7() -> str:
 def new_session_id() -> SessionId:
     """Give an id for a new session."""
     return SessionId(uuid7())
+
+
+def new_approval_id() -> ApprovalId:
+    """Give an id for a new approval."""
+    return ApprovalId(uuid7())
 
 
 def new_input_id() -> InputId:

@@ -24,6 +24,8 @@ from refold_server.config_types import (
     LimitsConfig,
     LogConfig,
     ModelConfig,
+    PrefixConfig,
+    PermissionsConfig,
     ProviderConfig,
     StoreConfig,
     TimeoutsConfig,
@@ -46,6 +48,8 @@ def build_config(given: Settings, default_store: Callable[[], Path]) -> Config:
         limits=LimitsConfig(**_fields(LimitsConfig, given, "limits")),
         timeouts=TimeoutsConfig(**_fields(TimeoutsConfig, given, "timeouts")),
         tools=ToolsConfig(**_fields(ToolsConfig, given, "tools")),
+        permissions=PermissionsConfig(**_fields(PermissionsConfig, given, "permissions")),
+        prefix=_prefix(given),
         checks=ChecksConfig(**_fields(ChecksConfig, given, "checks")),
         log=LogConfig(**_fields(LogConfig, given, "log")),
     )
@@ -69,21 +73,29 @@ def _model(given: Settings) -> str:
 
 def _store(given: Settings, default_store: Callable[[], Path]) -> StoreConfig:
     fields = _fields(StoreConfig, given, "store")
-    named = given.get(("store", "path"))
-    if named is None:
-        fields["path"] = default_store()
-    else:
-        try:
-            path = Path(str(named.value)).expanduser()
-        except RuntimeError:  # `~name` of a user that this machine does not have
-            path = Path()
-        if not path.is_absolute():
-            raise _fault(given, ("store", "path"), "expects an absolute path, or one that begins with ~/")
-        fields["path"] = path
+    fields["path"] = _folder(given, ("store", "path")) if ("store", "path") in given else default_store()
     store = StoreConfig(**fields)
     if store.map_bytes is not None and store.max_bytes is not None and store.map_bytes > store.max_bytes:
         raise _fault(given, ("store", "map_bytes"), "expects at most store.max_bytes, where growth ends")
     return store
+
+
+def _prefix(given: Settings) -> PrefixConfig:
+    fields = _fields(PrefixConfig, given, "prefix")
+    if "skills_folder" in fields:
+        fields["skills_folder"] = _folder(given, ("prefix", "skills_folder"))
+    return PrefixConfig(**fields)
+
+
+def _folder(given: Settings, key: Key) -> Path:
+    """Give the folder that a setting names."""
+    try:
+        path = Path(str(given[key].value)).expanduser()
+    except RuntimeError:  # `~name` of a user that this machine does not have
+        path = Path()
+    if not path.is_absolute():
+        raise _fault(given, key, "expects an absolute path, or one that begins with ~/")
+    return path
 
 
 def _providers(given: Settings) -> tuple[ProviderConfig, ...]:

@@ -15,7 +15,7 @@ from refold_protocol.session.events import SessionSettings
 from refold_protocol.session.header import canonical_config
 from refold_protocol.session.header_types import CallConfig
 from refold_server.config_checks import described, near
-from refold_server.config_types import Config, ModelConfig, ProviderConfig
+from refold_server.config_types import Config, Mode, ModelConfig, ProviderConfig
 
 REHEARSAL: Final = "rehearsal"
 """Name of the embedded provider, which is always there and cannot be configured."""
@@ -73,6 +73,14 @@ def call_config(config: Config, settings: SessionSettings) -> CallConfig:
             extra=profile.extra,
         )
     )
+
+
+def permission_mode(config: Config, settings: SessionSettings) -> Mode:
+    """Give what becomes of calls that change something. A word that a later release wrote counts as `deny`."""
+    given = None if settings.permissions is None else settings.permissions.mode
+    if given is None:
+        return config.permissions.mode
+    return given if given in ("ask", "allow") else "deny"
 
 
 def step_limit(config: Config, settings: SessionSettings) -> int:

@@ -7,7 +7,7 @@ keys are named by the variable or the command that gives them, except in HTTP he
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -64,10 +64,50 @@ class TimeoutsConfig(Struct, frozen=True):
     total_s: float = 3600.0
 
 
+class Written(Struct, frozen=True):
+    """Where a setting stands: a file or what else gave it, and the line where it is known. For faults that show later."""
+
+    file: str | None = None
+    line: int | None = None
+
+
 class ToolsConfig(Struct, frozen=True):
-    """Names of the tools that models are told of; None: all, an empty tuple: none."""
+    """Names of the tools that models are told of; None: all, an empty tuple: none. Those of plugins are known only when the
+    plugins are loaded, so names are checked then."""
 
     enabled: tuple[str, ...] | None = None
+    enabled_written: Written = Written()
+
+
+class PluginsConfig(Struct, frozen=True):
+    """Files of plugins, in the order in which they are loaded; whether those of installed packages come before them."""
+
+    paths: tuple[Path, ...] = ()
+    entry_points: bool = True
+    paths_written: Written = Written()
+    entry_points_written: Written = Written()
+
+
+Mode: TypeAlias = Literal["ask", "allow", "deny"]
+"""What becomes of a call that changes something: a person is asked, it runs, it does not run."""
+
+
+class PermissionsConfig(Struct, frozen=True):
+    """What may run without asking, where the session says nothing else; how long a question waits, in seconds."""
+
+    mode: Mode = "ask"
+    approval_timeout_s: float = 600.0
+
+
+class PrefixConfig(Struct, frozen=True):
+    """Which of the built-in contributors to the session prefix are on, and the folder of the user's own skills; None: `skills`
+    in the platform's configuration folder."""
+
+    instructions: bool = True
+    skills: bool = True
+    baseline: bool = True
+    editor: bool = True
+    skills_folder: Path | None = None
 
 
 class ChecksConfig(Struct, frozen=True):
@@ -92,6 +132,9 @@ class Config(Struct, frozen=True):
     limits: LimitsConfig = LimitsConfig()
     timeouts: TimeoutsConfig = TimeoutsConfig()
     tools: ToolsConfig = ToolsConfig()
+    plugins: PluginsConfig = PluginsConfig()
+    permissions: PermissionsConfig = PermissionsConfig()
+    prefix: PrefixConfig = PrefixConfig()
     checks: ChecksConfig = ChecksConfig()
     log: LogConfig = LogConfig()
 

@@ -12,11 +12,11 @@ from refold_protocol.ids import CallId
 from refold_protocol.session.events import SessionSettings
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_server.checks.live import CheckMode
-from refold_server.config_call import call_config, step_limit
-from refold_server.config_types import Config
+from refold_server.config_call import call_config, permission_mode, step_limit
+from refold_server.config_types import Config, Mode
 from refold_server.providers.provider import Provider
 from refold_server.providers.registry import close_providers, open_provider
-from refold_server.tools.execute import ToolAnswer, execute
+from refold_server.tools.execute import Proposed, ToolAnswer, execute, propose
 from refold_server.tools.open_buffers import NO_BUFFERS, OpenBuffers
 from refold_server.tools.paths import Workspace
 from refold_server.tools.registry import built_in_tools
@@ -83,6 +83,19 @@ class SessionHost:
         """Tell whether calls of that tool may run beside others."""
         found = self._shared.registry.find(tool)
         return found is None or found.read_only
+
+    def permission_mode(self, settings: SessionSettings) -> Mode:
+        """Tell what becomes of calls that change something."""
+        return permission_mode(self._shared.config, settings)
+
+    def approval_limit_s(self) -> float:
+        """Give how long a question waits for its answer, in seconds."""
+        return self._shared.config.permissions.approval_timeout_s
+
+    async def propose(self, call_id: CallId, name: str, arguments: str) -> Proposed | ToolAnswer | None:
+        """Work out what a call that changes something would do; None for one that may just run."""
+        context = ToolContext(self._workspace, call_id, buffers=self._shared.buffers)
+        return await propose(self._shared.registry, name, arguments, context)
 
     async def run_tool(self, call_id: CallId, name: str, arguments: str) -> ToolAnswer:
         """Run a call in the workspace."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import cast
 
 import anyio
 
@@ -10,7 +11,7 @@ from refold_protocol.dialects.registry import dialect_named
 from refold_protocol.errors import RefoldError
 from refold_protocol.ids import CallId
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.events import SessionSettings
+from refold_protocol.session.events import ApprovalSubject, SessionSettings
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import (
     BlockEnd,
@@ -25,7 +26,8 @@ from refold_protocol.session.messages import (
 )
 from refold_protocol.session.request import Request
 from refold_server.checks.live import CheckMode
-from refold_server.tools.execute import ToolAnswer
+from refold_server.config_types import Mode
+from refold_server.tools.execute import Proposed, ToolAnswer
 
 
 def says(*parts: str, finish: str = "stop") -> list[Chunk]:
@@ -91,6 +93,9 @@ class ScriptedHost:
         self.steps = steps
         self.model = "small"
         self.alone: set[str] = set()
+        self.asking: set[str] = set()
+        self.mode: Mode = "ask"
+        self.limit_s = 60.0
         self.checks: CheckMode = "always"
         self.trouble: RefoldError | None = None
         self.ran: list[tuple[str, str]] = []
@@ -114,6 +119,18 @@ class ScriptedHost:
 
     def live_checks(self) -> CheckMode:
         return self.checks
+
+    def permission_mode(self, settings: SessionSettings) -> Mode:
+        given = None if settings.permissions is None else settings.permissions.mode
+        return self.mode if given is None else cast("Mode", given)
+
+    def approval_limit_s(self) -> float:
+        return self.limit_s
+
+    async def propose(self, call_id: CallId, name: str, arguments: str) -> Proposed | ToolAnswer | None:
+        if name not in self.asking:
+            return None
+        return Proposed(ApprovalSubject("text", f"{name} {arguments}"), lambda: self.run_tool(call_id, name, arguments))
 
     def is_read_only(self, tool: str) -> bool:
         return tool not in self.alone

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from refold_protocol.session.codec import refuse_foreign
 from refold_protocol.session.events import AssistantChunk, Event, SessionSettings
+from refold_protocol.session.granted import NOTHING_GRANTED, Granted, granted_step
 from refold_protocol.session.pending import Pending, pending_step
 from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step
 from refold_protocol.session.settings import NO_SETTINGS, settings_step
@@ -21,6 +22,7 @@ class Folds(Struct, frozen=True, gc=False):
     horizon: Horizon = NOTHING_SEEN
     pending: Pending = ()
     settings: SessionSettings = NO_SETTINGS
+    granted: Granted = NOTHING_GRANTED
 
 
 NOTHING_KNOWN = Folds()
@@ -30,13 +32,14 @@ def folds_step(state: Folds, event: Event) -> Folds:
     """Fold one event into all of them. Raises what they raise, and SessionFormatUnsupportedError for a foreign event that
     may not be skipped."""
     if type(event.data) is AssistantChunk:  # over nine of ten events, and nothing but the open work changes
-        return Folds(work_step(state.work, event), state.horizon, state.pending, state.settings)
+        return Folds(work_step(state.work, event), state.horizon, state.pending, state.settings, state.granted)
     refuse_foreign(event)
     return Folds(
         work_step(state.work, event),
         horizon_step(state.horizon, event),
         pending_step(state.pending, event),
         settings_step(state.settings, event),
+        granted_step(state.granted, event),
     )
 
 

@@ -17,11 +17,13 @@ from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import Message
 from refold_protocol.session.request import RequestDigest
 from refold_server.checks.live import CheckMode, LiveCheck
+from refold_server.config_types import Mode
+from refold_server.loop.approvals import Approvals
 from refold_server.loop.ledger import Ledger
 from refold_server.loop.seams import Seams
 from refold_server.plugins.chain import Failure
 from refold_server.providers.provider import Provider
-from refold_server.tools.execute import ToolAnswer
+from refold_server.tools.execute import Proposed, ToolAnswer
 
 
 class Host(Protocol):
@@ -51,6 +53,19 @@ class Host(Protocol):
         """Tell whether calls of that tool may run beside others; an unknown tool's may, since it only answers an error."""
         ...
 
+    def permission_mode(self, settings: SessionSettings) -> Mode:
+        """Tell what becomes of calls that change something."""
+        ...
+
+    def approval_limit_s(self) -> float:
+        """Give how long a question waits for its answer, in seconds."""
+        ...
+
+    async def propose(self, call_id: CallId, name: str, arguments: str) -> Proposed | ToolAnswer | None:
+        """Work out what a call that changes something would do; None for one that may just run, an answer for one that
+        cannot be done. Never raises but for cancellation."""
+        ...
+
     async def run_tool(self, call_id: CallId, name: str, arguments: str) -> ToolAnswer:
         """Run a call in the session's workspace; never raises but for cancellation."""
         ...
@@ -66,6 +81,7 @@ class Instance:
         self.system = system
         self.prefix: tuple[Message, ...] | None = None
         self.anchored = False
+        self.approvals = Approvals(ledger)
         self.digest = RequestDigest()
         self.live_check = LiveCheck(ledger.handle, host.live_checks())
         self._client = client

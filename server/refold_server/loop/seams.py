@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Final, TypeAlias
+from time import perf_counter
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -48,7 +49,8 @@ from refold_server.plugins.payloads import (
     Stop,
     Submit,
 )
-from refold_server.plugins.registry import NO_PLUGINS, Plugins
+from refold_server.plugins.registry import NO_PLUGINS, Plugins, Registered
+from refold_server.plugins.seam import Seam
 from refold_server.plugins.streaming import Send, streaming
 from refold_server.tools.execute import ToolAnswer
 
@@ -90,6 +92,8 @@ class Seams:
     def __init__(self, plugins: Plugins = NO_PLUGINS, session: SessionId = NOWHERE, cwd: str = "/") -> None:
         self.report: Report = _told
         """Told of each failure of a plugin; set by the instance, which records it."""
+        self.observing = False
+        """Whether a handler is looking on right now: nothing may be recorded from inside it."""
         self._plugins = plugins
         self._session = session
         self._cwd = cwd
@@ -204,19 +208,38 @@ class Seams:
 
     def observe(self, event: Event) -> None:
         """log/observe: called with each event once it is accepted. An append from inside is refused by the log."""
-        for one in self._plugins.at(at.OBSERVE):
-            try:
-                one.handler(event)
-            except Exception as error:  # noqa: BLE001 - the event is accepted whatever a plugin thinks of it
-                _log.warning("%s", failure_of(one, error).sentence)
+        self._watch(at.OBSERVE, event)
 
     def flushed(self, durable: int) -> None:
         """session/flush: called when events became durable."""
-        for one in self._plugins.at(at.FLUSH):
-            try:
-                one.handler(Flushed(self._session, durable))
-            except Exception as error:  # noqa: BLE001 - the events are durable whatever a plugin thinks of it
-                _log.warning("%s", failure_of(one, error).sentence)
+        self._watch(at.FLUSH, Flushed(self._session, durable))
+
+    def _watch(self, seam: Seam[Any], seen: object) -> None:
+        self.observing = True
+        try:
+            for one in self._plugins.at(seam):
+                _look(one, seen)
+        finally:
+            self.observing = False
+
+
+def _look(one: Registered[Any], seen: object) -> None:
+    began = perf_counter()
+    failed = False
+    try:
+        one.handler(seen)
+    except Exception as error:  # noqa: BLE001 - what was seen stays as it is whatever a plugin thinks of it
+        failed = True
+        _log.warning("%s", failure_of(one, error).sentence)
+    seconds = perf_counter() - began
+    one.tally.add(seconds, failed=failed)
+    if one.tally.is_news(seconds):
+        _log.warning(
+            "The plugin %r took %d ms at %s, and every session waited for it. Let it do the work in a task of its own.",
+            one.plugin,
+            seconds * 1000,
+            one.seam.name,
+        )
 
 
 def _told(failure: Failure) -> None:

@@ -80,11 +80,25 @@ async def _run_one(instance: Instance, place: Place, block: ToolCallBlock) -> Ex
     seams, host = instance.seams, instance.host
     call = Call(place, CallId(block.id), block.name, block.arguments, host.is_read_only(block.name))
     denied = await seams.pre_execute(call)
-    if denied is None:
-        answer = await seams.execute(call, lambda: host.run_tool(call.id, call.name, call.arguments))
-    else:
-        answer = ToolAnswer(text_content(denied), True, ToolErrorInfo("Denied", "DENIED"))
+    answer = await _answer(instance, call) if denied is None else _denied(denied)
     return await seams.post_execute(call, answer)
+
+
+async def _answer(instance: Instance, call: Call) -> ToolAnswer:
+    """Run a call that a person may have to allow first: exactly what they were shown, or nothing."""
+    host, seams = instance.host, instance.seams
+    proposed = await host.propose(call.id, call.name, call.arguments)
+    if isinstance(proposed, ToolAnswer):
+        return proposed
+    if proposed is None:
+        return await seams.execute(call, lambda: host.run_tool(call.id, call.name, call.arguments))
+    mode = host.permission_mode(instance.ledger.folds.settings)
+    verdict = await instance.approvals.verdict(call, proposed.subject, mode, host.approval_limit_s())
+    return await seams.execute(call, proposed.run) if verdict.allowed else _denied(verdict.reason)
+
+
+def _denied(reason: str) -> ToolAnswer:
+    return ToolAnswer(text_content(reason), True, ToolErrorInfo("Denied", "DENIED"))
 
 
 def _result(place: Place, call: str, seq: int, answer: ToolAnswer) -> Draft:

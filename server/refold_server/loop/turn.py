@@ -15,6 +15,7 @@ from refold_protocol.session.closers import partial_reply
 from refold_protocol.session.endings import COMPLETED, MAX_STEPS, MAX_TOKENS, aborted, blocked, failed
 from refold_protocol.session.events import (
     AbortCause,
+    ApprovalDecided,
     Draft,
     InputSettled,
     StepEnd,
@@ -28,7 +29,7 @@ from refold_protocol.session.events import (
     TurnStart,
     UserMessage,
 )
-from refold_protocol.session.messages import text_content
+from refold_protocol.session.messages import Source, text_content
 from refold_protocol.session.pending import PendingInput
 from refold_protocol.session.work import OpenCall
 from refold_server.loop.control import TurnControl
@@ -116,6 +117,7 @@ def _close(instance: Instance, given: PendingInput, turn: int, reason: TurnEndRe
         partial = partial_reply(work)
         if partial is not None:
             drafts.append(partial)
+        drafts += [Draft(ApprovalDecided(approval, "cancelled", "once", Source("loop"))) for approval, _ in work.approvals]
         for call in work.calls:
             drafts.extend(_answered(turn, work.step, call))
         drafts.append(Draft(StepEnd(turn, work.step, _outcome(reason))))
@@ -131,6 +133,10 @@ def _outcome(reason: TurnEndReason) -> str:
 
 
 def _answered(turn: int, step: int, call: OpenCall) -> list[Draft]:
+    if call.started is not None and call.approval not in (None, "allowed"):
+        text = "This call did not run: the turn was stopped before anybody allowed it."
+        result = ToolResult(turn, step, call.id, text_content(text), True, ToolErrorInfo("Aborted", "ABORTED_BEFORE_DISPATCH"))
+        return [Draft(result, surface_op="append", sources=((call.started, call.started),))]
     if call.started is not None:
         text = "The turn was stopped while this tool ran. Check what it did before you try again."
         result = ToolResult(turn, step, call.id, text_content(text), True, ToolErrorInfo("Aborted", "TOOL_OUTCOME_UNKNOWN"))

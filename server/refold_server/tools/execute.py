@@ -6,18 +6,20 @@ passes through. Must not know the log: the loop records the call before and the 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import anyio
 from msgspec import Struct
 
 from refold_protocol.errors import InvalidJsonError
 from refold_protocol.json_text import JsonText, check_json, compact_json, repair_surrogates
-from refold_protocol.session.events import ToolErrorInfo
+from refold_protocol.session.events import ApprovalSubject, ToolErrorInfo
 from refold_protocol.session.messages import ImageBlock, ResultBlock, TextBlock, text_content
 from refold_server.tools.arguments import read_arguments
 from refold_server.tools.failure import ToolFailure
 from refold_server.tools.output import settle
 from refold_server.tools.registry import Registry
-from refold_server.tools.tool import Tool, ToolContext, ToolOutput
+from refold_server.tools.tool import Proposal, ProposingTool, Tool, ToolContext, ToolOutput
 
 _MAX_REASON = 1_000
 """Characters of an unexpected exception's message that the model is told."""
@@ -48,6 +50,38 @@ def prepare(registry: Registry, name: str, arguments: str) -> PreparedCall:
     return PreparedCall(tool, read_arguments(name, arguments, tool.params))
 
 
+class Proposed(Struct, frozen=True):
+    """A call that changes something: what a person is asked about, and how to run exactly that."""
+
+    subject: ApprovalSubject
+    run: Callable[[], Awaitable[ToolAnswer]]
+
+
+async def propose(registry: Registry, name: str, arguments: str, context: ToolContext) -> Proposed | ToolAnswer | None:
+    """Give what a call that changes something would do; None for one that only reads, or that `execute` will refuse.
+    An answer is one that cannot be done. Raises nothing but cancellation."""
+    tool = registry.find(name)
+    if tool is None or tool.read_only:
+        return None
+    try:
+        prepared = prepare(registry, name, arguments)
+    except ToolFailure as failure:
+        return failed(failure, context.output_limit)
+    if not isinstance(tool, ProposingTool):
+        subject = ApprovalSubject("text", f"{name} {arguments}")
+        return Proposed(subject, lambda: run(prepared, context))
+    made: list[Proposal] = []
+
+    async def work_out() -> ToolOutput:
+        made.append(await tool.propose(context, prepared.params))
+        return ToolOutput(())
+
+    refused = await _guarded(name, work_out, context)
+    if not made:
+        return refused
+    return Proposed(made[0].subject, lambda: _guarded(name, made[0].apply, context))
+
+
 async def execute(registry: Registry, name: str, arguments: str, context: ToolContext) -> ToolAnswer:
     """Run one call and give its answer. Raises nothing but cancellation.
 
@@ -62,10 +96,13 @@ async def execute(registry: Registry, name: str, arguments: str, context: ToolCo
 
 async def run(prepared: PreparedCall, context: ToolContext) -> ToolAnswer:
     """Run a prepared call within its time limit and give its answer. Raises nothing but cancellation."""
-    name = prepared.tool.schema.name
+    return await _guarded(prepared.tool.schema.name, lambda: prepared.tool.run(context, prepared.params), context)
+
+
+async def _guarded(name: str, work: Callable[[], Awaitable[ToolOutput]], context: ToolContext) -> ToolAnswer:
     try:
         with anyio.move_on_after(context.time_limit_s) as scope:
-            return _answer(await prepared.tool.run(context, prepared.params), context.output_limit)
+            return _answer(await work(), context.output_limit)
         assert scope.cancelled_caught
         late = f"{name} did not end within {context.time_limit_s:g} s and was stopped; ask for less at a time"
         return failed(ToolFailure("TIMED_OUT", "TimedOut", late), context.output_limit)

@@ -6,19 +6,32 @@ clock of its own. It says that it failed by raising ToolFailure; whatever else i
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from refold_protocol.ids import CallId
 from refold_protocol.json_text import JsonText
+from refold_protocol.session.events import ApprovalSubject
 from refold_protocol.session.header_types import ToolSchema
 from refold_protocol.session.messages import ResultBlock, text_content
 from refold_server.tools.failure import ToolFailure
 from refold_server.tools.open_buffers import NO_BUFFERS, OpenBuffers
 from refold_server.tools.paths import Workspace
+from refold_server.tools.skills import SkillShelf
 
-__all__ = ["OUTPUT_LIMIT", "TIME_LIMIT_S", "Tool", "ToolContext", "ToolFailure", "ToolOutput", "text_output"]
+__all__ = [
+    "OUTPUT_LIMIT",
+    "TIME_LIMIT_S",
+    "Proposal",
+    "ProposingTool",
+    "Tool",
+    "ToolContext",
+    "ToolFailure",
+    "ToolOutput",
+    "text_output",
+]
 
 OUTPUT_LIMIT: Final = 50_000
 """Characters (Unicode code points) of text that one result may hold."""
@@ -29,13 +42,14 @@ TIME_LIMIT_S: Final = 120.0
 
 class ToolContext(Struct, frozen=True):
     """What a call may work with. `output_limit` counts characters, `time_limit_s` seconds; `buffers` is what an editor has
-    open."""
+    open; `skills` says where skills lie besides the workspace."""
 
     workspace: Workspace
     call_id: CallId
     output_limit: int = OUTPUT_LIMIT
     time_limit_s: float = TIME_LIMIT_S
     buffers: OpenBuffers = NO_BUFFERS
+    skills: SkillShelf = SkillShelf()
 
 
 class ToolOutput(Struct, frozen=True):
@@ -65,6 +79,24 @@ class Tool(Protocol):
 
     async def run(self, context: ToolContext, params: Any) -> ToolOutput:
         """Do it. `params` is an instance of `self.params`. Raises ToolFailure."""
+        ...
+
+
+class Proposal(Struct, frozen=True):
+    """What a call would do, worked out and not done: the exact subject that a person is shown, and the deed itself. `apply`
+    refuses with ToolFailure where the world is no longer what the subject was made from."""
+
+    subject: ApprovalSubject
+    apply: Callable[[], Awaitable[ToolOutput]]
+
+
+@runtime_checkable
+class ProposingTool(Tool, Protocol):
+    """A tool that changes something and can say exactly what before it does. One that cannot is asked about by its name and
+    arguments."""
+
+    async def propose(self, context: ToolContext, params: Any) -> Proposal:
+        """Work out what the call would do. Changes nothing. Raises ToolFailure where it cannot be done."""
         ...
 
 

@@ -149,8 +149,6 @@ def test_a_wrong_setting_is_told_by_key_line_and_reason(text: str, key: str, lin
         ("[compaction]\nthreshold_ratio = 0.8", "does not have compaction yet"),
         (LOCAL + '[models."local/x".compaction]\nauto = true', "does not have compaction yet"),
         ('[plugins]\npaths = ["/p.py"]', "does not have plugins yet"),
-        ('[permissions]\nmode = "yolo"', "does not have approvals yet"),
-        ("[permissions]\napproval_timeout_s = 5", "does not have approvals yet"),
     ],
 )
 def test_what_this_release_would_not_act_on_is_refused(text: str, said: str) -> None:

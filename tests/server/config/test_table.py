@@ -53,6 +53,8 @@ def test_every_setting_that_is_acted_on_has_its_field(setting: Setting) -> None:
         "limits": config_types.LimitsConfig,
         "tools": config_types.ToolsConfig,
         "timeouts": config_types.TimeoutsConfig,
+        "permissions": config_types.PermissionsConfig,
+        "prefix": config_types.PrefixConfig,
         "checks": config_types.ChecksConfig,
         "log": config_types.LogConfig,
     }

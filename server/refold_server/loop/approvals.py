@@ -1,0 +1,142 @@
+"""Owns the questions of one session whether a call may run: asked, answered, out of time. Each is a recorded fact.
+
+A question is durable before anybody is asked, its answer before anything runs (fail closed). The first valid answer wins.
+Must not know who answers: clients and terminals watch, and call `answer`. What stands open when a turn is cancelled is
+settled by the turn's end, after a crash by the closers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal, TypeAlias
+
+import anyio
+from msgspec import Struct
+
+from refold_protocol.errors import ApprovalSettledError
+from refold_protocol.ids import ApprovalId
+from refold_protocol.session.events import ApprovalAsked, ApprovalDecided, ApprovalSubject, Draft
+from refold_protocol.session.messages import Source
+from refold_server.clock import new_approval_id
+from refold_server.config_types import Mode
+from refold_server.loop.ledger import Ledger
+from refold_server.plugins.payloads import Call
+
+Outcome: TypeAlias = Literal["allowed", "denied"]
+Scope: TypeAlias = Literal["once", "session"]
+NOBODY: Final = Source("loop", "time limit")
+BY_GRANT: Final = Source("loop", "allowed for the session")
+
+
+class Question(Struct, frozen=True, gc=False):
+    """A question that is on disk and waits for its answer until `deadline` (seconds of anyio's clock)."""
+
+    id: ApprovalId
+    call: Call
+    subject: ApprovalSubject
+    deadline: float
+
+
+class Verdict(Struct, frozen=True, gc=False):
+    """Whether a call may run; where not, `reason` says why, for the model."""
+
+    allowed: bool
+    reason: str = ""
+
+
+Watcher: TypeAlias = Callable[[Question], None]
+"""Told of each new question, and of one that is not open any more; must not raise."""
+
+
+class _Waiting(Struct):
+    question: Question
+    settled: anyio.Event
+    decided: ApprovalDecided | None = None
+
+
+class Approvals:
+    """The questions of one session."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._open: dict[ApprovalId, _Waiting] = {}
+        self._asked: list[Watcher] = []
+        self._settled: list[Watcher] = []
+
+    @property
+    def open(self) -> tuple[Question, ...]:
+        """The questions that wait for an answer, oldest first."""
+        return tuple(waiting.question for waiting in self._open.values() if waiting.decided is None)
+
+    def watch(self, asked: Watcher, settled: Watcher) -> Callable[[], None]:
+        """Call `asked` with each question from now on, `settled` when it is not open any more; give what stops that."""
+        self._asked.append(asked)
+        self._settled.append(settled)
+
+        def stop() -> None:
+            if asked in self._asked:
+                self._asked.remove(asked)
+                self._settled.remove(settled)
+
+        return stop
+
+    async def verdict(self, call: Call, subject: ApprovalSubject, mode: Mode, limit_s: float) -> Verdict:
+        """Find out whether a call that changes something may run. Raises LogError when question or answer cannot be kept."""
+        if mode == "allow":
+            return Verdict(True)
+        if mode == "deny":
+            return Verdict(False, f"This session's permissions do not let {call.name} run, and nobody was asked.")
+        approval = new_approval_id()
+        asked = Draft(ApprovalAsked(approval, call.id, call.name, subject))
+        if call.name in self._ledger.folds.granted.tools:
+            self._ledger.append(asked, Draft(ApprovalDecided(approval, "allowed", "session", BY_GRANT)))
+            await self._ledger.flush()
+            return Verdict(True)
+        return await self._ask(Question(approval, call, subject, anyio.current_time() + limit_s), asked, limit_s)
+
+    def answer(self, approval: ApprovalId, outcome: Outcome, scope: Scope, by: Source) -> int:
+        """Settle a question; give the seq of the record, which the caller flushes before telling. Raises
+        ApprovalSettledError for one that is not open."""
+        waiting = self._open.get(approval)
+        if waiting is None or waiting.decided is not None:
+            raise ApprovalSettledError(f"no approval {approval} waits for an answer in this session", approval=approval)
+        decided = ApprovalDecided(approval, outcome, scope, by)
+        event = self._ledger.append(Draft(decided))[-1]
+        waiting.decided = decided
+        waiting.settled.set()
+        self._tell(self._settled, waiting.question)
+        return event.seq
+
+    def deny_all(self, by: Source) -> None:
+        """Settle every open question as denied: nobody is there any more who could answer."""
+        for question in self.open:
+            self.answer(question.id, "denied", "once", by)
+
+    async def _ask(self, question: Question, asked: Draft, limit_s: float) -> Verdict:
+        self._ledger.append(asked)
+        await self._ledger.flush()  # fail closed: nobody is asked what a crash would forget
+        waiting = self._open[question.id] = _Waiting(question, anyio.Event())
+        try:
+            self._tell(self._asked, question)
+            with anyio.move_on_after(limit_s):
+                await waiting.settled.wait()
+            if waiting.decided is None:
+                self.answer(question.id, "denied", "once", NOBODY)
+        finally:
+            del self._open[question.id]
+            if waiting.decided is None:  # the turn was cancelled; its end records that
+                self._tell(self._settled, question)
+        await self._ledger.flush()  # fail closed: a permission that is not durable lets nothing run
+        return _verdict(waiting.decided, question, limit_s)
+
+    def _tell(self, watchers: list[Watcher], question: Question) -> None:
+        for watcher in tuple(watchers):
+            watcher(question)
+
+
+def _verdict(decided: ApprovalDecided | None, question: Question, limit_s: float) -> Verdict:
+    if decided is not None and decided.outcome == "allowed":
+        return Verdict(True)
+    if decided is not None and decided.by == NOBODY:
+        return Verdict(False, f"Nobody answered within {limit_s:g} s whether {question.call.name} may run, so it did not.")
+    return Verdict(False, f"The user did not allow this call of {question.call.name}. It did not run.")
