@@ -24,12 +24,14 @@ from refold_server.config_types import (
     LimitsConfig,
     LogConfig,
     ModelConfig,
-    PrefixConfig,
     PermissionsConfig,
+    PluginsConfig,
+    PrefixConfig,
     ProviderConfig,
     StoreConfig,
     TimeoutsConfig,
     ToolsConfig,
+    Written,
 )
 from refold_server.tools.registry import built_in_tools
 
@@ -47,13 +49,15 @@ def build_config(given: Settings, default_store: Callable[[], Path]) -> Config:
         models=_models(given, {row.name: row for row in providers}),
         limits=LimitsConfig(**_fields(LimitsConfig, given, "limits")),
         timeouts=TimeoutsConfig(**_fields(TimeoutsConfig, given, "timeouts")),
-        tools=ToolsConfig(**_fields(ToolsConfig, given, "tools")),
+        tools=ToolsConfig(**_fields(ToolsConfig, given, "tools"), enabled_written=_written(given, ("tools", "enabled"))),
+        plugins=_plugins(given),
         permissions=PermissionsConfig(**_fields(PermissionsConfig, given, "permissions")),
         prefix=_prefix(given),
         checks=ChecksConfig(**_fields(ChecksConfig, given, "checks")),
         log=LogConfig(**_fields(LogConfig, given, "log")),
     )
-    with_origin(given, ("tools", "enabled"), lambda: built_in_tools(config.tools.enabled))
+    if not config.plugins.paths and not config.plugins.entry_points:  # else plugins may bring the tools that are named
+        with_origin(given, ("tools", "enabled"), lambda: built_in_tools(config.tools.enabled))
     return config
 
 
@@ -87,10 +91,30 @@ def _prefix(given: Settings) -> PrefixConfig:
     return PrefixConfig(**fields)
 
 
+def _plugins(given: Settings) -> PluginsConfig:
+    fields = _fields(PluginsConfig, given, "plugins")
+    key = ("plugins", "paths")
+    if key in given:
+        fields["paths"] = tuple(_path(given, key, path) for path in fields["paths"])
+    switch = _written(given, ("plugins", "entry_points"))
+    return PluginsConfig(**fields, paths_written=_written(given, key), entry_points_written=switch)
+
+
+def _written(given: Settings, key: Key) -> Written:
+    if key not in given:
+        return Written()
+    details = given[key].origin.fault(key, "").details
+    return Written(details.get("file"), details.get("line"))
+
+
 def _folder(given: Settings, key: Key) -> Path:
     """Give the folder that a setting names."""
+    return _path(given, key, given[key].value)
+
+
+def _path(given: Settings, key: Key, text: object) -> Path:
     try:
-        path = Path(str(given[key].value)).expanduser()
+        path = Path(str(text)).expanduser()
     except RuntimeError:  # `~name` of a user that this machine does not have
         path = Path()
     if not path.is_absolute():

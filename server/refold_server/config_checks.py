@@ -85,6 +85,13 @@ def number(low: float, high: float, *, above: bool = False) -> Check:
     return check
 
 
+def truth(value: object) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise Refused
+    return value
+
+
 def one_of(*words: str) -> Check:
     """One of some words."""
 
@@ -104,6 +111,18 @@ def texts(value: object) -> tuple[str, ...]:
     if not all(isinstance(item, str) and item for item in items):
         raise Refused
     return tuple(repaired(str(item)) for item in items)
+
+
+def flag(value: object) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise Refused
+    return value
+
+
+def paths(value: object) -> tuple[str, ...]:
+    """An array of strings that can name files, as a tuple."""
+    return tuple(text(item) for item in texts(value))
 
 
 def program(value: object) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from refold_protocol.session.events import (
     SurfaceOp,
     ToolResult,
 )
+from refold_protocol.session.foreign import is_readable, plugin_of
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import Message
 
@@ -103,14 +104,17 @@ def decode_event(line: bytes) -> Event:
 
 
 def refuse_foreign(event: Event) -> None:
-    """Raise SessionFormatUnsupportedError for an event of a foreign type that is not marked ignorable.
+    """Raise SessionFormatUnsupportedError for an event of a foreign type that is not marked ignorable, unless a plugin of
+    this process brought the type (`foreign.py`).
 
     A reader that derives anything from a log calls this for each event: without the mark it must refuse, not guess.
     """
-    if isinstance(event.data, ForeignData) and not event.ignorable:
+    if isinstance(event.data, ForeignData) and not event.ignorable and not is_readable(event.type):
+        plugin = plugin_of(event.type)
+        missing = "" if plugin is None else f" The plugin {plugin!r} is missing, or this release is too old."
         raise SessionFormatUnsupportedError(
             f"event {event.seq} has the type {event.type!r}, which this release does not know and which is not marked "
-            "ignorable; open the session with the release or the plugin that wrote it",
+            f"ignorable; open the session with the release or the plugin that wrote it.{missing}",
             seq=event.seq,
         )
 

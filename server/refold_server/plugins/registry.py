@@ -6,25 +6,37 @@ plugins registered; nothing can be added once that function has returned. Never 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, TypeVar, cast
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from refold_protocol.errors import ConfigError
+from refold_protocol.errors import ConfigError, RefoldError
+from refold_protocol.ids import SessionId
+from refold_protocol.session.events import EVENT_TYPES, Event
+from refold_server.plugins.recording import AppendTo, PluginEventType, Recorder
 from refold_server.plugins.seam import SEAMS, Seam
+from refold_server.plugins.tally import Tally
+from refold_server.plugins.tools import BroughtTool
 from refold_server.tools.tool import Tool
+
+__all__ = ["NO_PLUGINS", "PluginEventType", "PluginRegistry", "PluginTool", "Plugins", "Register", "Registered", "registered"]
 
 Handler = TypeVar("Handler")
 
+_EVENT_TYPE: Final = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)+")
+_FAMILIES: Final = frozenset(name.partition("/")[0] for name in EVENT_TYPES)
+
 
 class Registered(Struct, Generic[Handler], frozen=True):
-    """One handler at one seam; `limit_s` is None at seams that do not wait."""
+    """One handler at one seam; `limit_s` is None at seams that do not wait. `tally` is its measure, and grows."""
 
     plugin: str
     seam: Seam[Handler]
     handler: Handler
     limit_s: float | None
+    tally: Tally = field(default_factory=Tally)
 
 
 class PluginTool(Struct, frozen=True):
@@ -34,20 +46,20 @@ class PluginTool(Struct, frozen=True):
     tool: Tool
 
 
-class PluginEventType(Struct, frozen=True):
-    """A log-only event type of a plugin: the struct of its data, and whether readers without the plugin may skip it."""
+class Brought(Struct, frozen=True):
+    """A plugin that is there, and where it comes from: a file, an installed package, or refold itself."""
 
     plugin: str
-    name: str
-    data: type[Struct]
-    ignorable: bool
+    origin: str
 
 
 class PluginRegistry:
     """What one plugin is given to register itself with. `plugin` is its name, which the log and messages show."""
 
-    def __init__(self, plugin: str) -> None:
+    def __init__(self, plugin: str, origin: str = "refold") -> None:
         self._plugin = plugin
+        self._origin = origin
+        self._recorder = Recorder(plugin)
         self._open = True
         self._handlers: list[Registered[Any]] = []
         self._tools: list[PluginTool] = []
@@ -68,23 +80,45 @@ class PluginRegistry:
         self._handlers.append(Registered(self._plugin, seam, handler, seam.limit_s if limit_s is None else limit_s))
 
     def tool(self, tool: Tool) -> None:
-        """Offer a tool to models, behind the tools before it."""
+        """Offer a tool to models, behind the tools before it (`plugins.tool` makes one). Raises ConfigError."""
         self._require_open()
-        self._tools.append(PluginTool(self._plugin, tool))
+        try:
+            brought = BroughtTool(tool)
+        except (AttributeError, TypeError, ValueError, RefoldError) as error:  # what it is given may be anything
+            raise self._fault(f"{tool!r} is no tool: {error}") from None
+        self._tools.append(PluginTool(self._plugin, brought))
 
     def event_type(self, name: str, data: type[Struct], *, ignorable: bool) -> None:
-        """Add a log-only event type `PLUGIN/…`, whose data is a frozen struct. Raises ConfigError."""
+        """Add a log-only event type `PLUGIN/…`, whose data is a frozen struct. `ignorable`: logs with such events can be read
+        where the plugin is not. Raises ConfigError."""
         self._require_open()
-        if not name.startswith(f"{self._plugin}/"):
-            raise self._fault(f"the event type {name!r} must begin with {self._plugin}/")
+        if not name.startswith(f"{self._plugin}/") or not _EVENT_TYPE.fullmatch(name):
+            raise self._fault(f"the event type {name!r} must be {self._plugin}/ and a word")
+        if self._plugin in _FAMILIES:
+            raise self._fault(f"the event types {self._plugin}/… are refold's own; give the plugin another name")
         if not data.__struct_config__.frozen:
             raise self._fault(f"the data of {name} must be a frozen struct")
-        self._event_types.append(PluginEventType(self._plugin, name, data, ignorable))
+        row = PluginEventType(self._plugin, name, data, ignorable)
+        try:
+            self._recorder.add(row)
+        except ValueError as error:
+            raise self._fault(str(error)) from None
+        self._event_types.append(row)
+
+    def record(self, session: SessionId, data: Struct) -> Event:
+        """Append an event of a type that this plugin registered, told by the class of `data`, to a session that is open for
+        writing here; give the event. It is accepted, not durable yet: the next flush of the session covers it.
+
+        Raises SessionNotFoundError when the session is not open here; InvalidEventError for data of another class or that is
+        no lossless JSON, on another thread, and inside a handler of `log/observe` or `session/flush`; LogError.
+        """
+        return self._recorder.record(session, data)
 
     def closed(self) -> Plugins:
         """Give what was registered, and take nothing more."""
         self._open = False
-        return Plugins(tuple(self._handlers), tuple(self._tools), tuple(self._event_types))
+        brought = (Brought(self._plugin, self._origin),)
+        return Plugins(self._handlers, self._tools, self._event_types, brought, (self._recorder,))
 
     def _require_open(self) -> None:
         if not self._open:
@@ -95,18 +129,22 @@ class PluginRegistry:
 
 
 class Plugins:
-    """All that plugins registered, in order. Immutable."""
+    """All that plugins registered, in order; `brought` has the plugins themselves. Immutable but for tallies and `bind`."""
 
     def __init__(
         self,
         handlers: Iterable[Registered[Any]] = (),
         tools: Iterable[PluginTool] = (),
         event_types: Iterable[PluginEventType] = (),
+        brought: Iterable[Brought] = (),
+        recorders: Iterable[Recorder] = (),
     ) -> None:
         self.tools: Final = tuple(tools)
         self.event_types: Final = tuple(event_types)
-        self._all: Final = tuple(handlers)
-        self._by_seam: Final = {seam: tuple(one for one in self._all if one.seam is seam) for seam in SEAMS}
+        self.brought: Final = tuple(brought)
+        self.handlers: Final = tuple(handlers)
+        self._recorders: Final = tuple(recorders)
+        self._by_seam: Final = {seam: tuple(one for one in self.handlers if one.seam is seam) for seam in SEAMS}
 
     def at(self, seam: Seam[Handler]) -> tuple[Registered[Handler], ...]:
         """Give the handlers of a seam, in the order of registration."""
@@ -114,7 +152,18 @@ class Plugins:
 
     def then(self, later: Plugins) -> Plugins:
         """Give these with `later` behind them."""
-        return Plugins((*self._all, *later._all), (*self.tools, *later.tools), (*self.event_types, *later.event_types))
+        return Plugins(
+            (*self.handlers, *later.handlers),
+            (*self.tools, *later.tools),
+            (*self.event_types, *later.event_types),
+            (*self.brought, *later.brought),
+            (*self._recorders, *later._recorders),
+        )
+
+    def bind(self, append: AppendTo) -> None:
+        """Let plugins record by `append`, on this thread."""
+        for recorder in self._recorders:
+            recorder.bind(append)
 
 
 NO_PLUGINS: Final = Plugins()
@@ -123,8 +172,8 @@ Register = Callable[[PluginRegistry], None]
 """A plugin's one function."""
 
 
-def registered(plugin: str, register: Register) -> Plugins:
-    """Let a plugin register itself and give what it added."""
-    registry = PluginRegistry(plugin)
+def registered(plugin: str, register: Register, origin: str = "refold") -> Plugins:
+    """Let a plugin register itself and give what it added. Raises what `register` raises."""
+    registry = PluginRegistry(plugin, origin)
     register(registry)
     return registry.closed()

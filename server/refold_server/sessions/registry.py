@@ -9,9 +9,9 @@ from weakref import WeakValueDictionary
 
 import anyio
 
-from refold_protocol.errors import ConfigError, RefoldError, SessionNotFoundError
+from refold_protocol.errors import ConfigError, InvalidEventError, RefoldError, SessionNotFoundError
 from refold_protocol.ids import SessionId
-from refold_protocol.session.events import AbortCause, ClientInfo, Draft, SessionSettings, SessionTitle
+from refold_protocol.session.events import AbortCause, ClientInfo, Draft, Event, SessionSettings, SessionTitle
 from refold_protocol.session.messages import Source
 from refold_protocol.session.settings import NO_SETTINGS
 from refold_server.clock import epoch_ms, new_session_id
@@ -45,6 +45,7 @@ class Sessions:
         self._plugins = plugins
         self._live: dict[SessionId, Session] = {}
         self._locks: WeakValueDictionary[SessionId, anyio.Lock] = WeakValueDictionary()
+        plugins.bind(self._record)
 
     def __iter__(self) -> Iterator[Session]:
         return iter(tuple(self._live.values()))
@@ -62,8 +63,11 @@ class Sessions:
             )
         return live
 
-    async def create(self, cwd: str, settings: SessionSettings = NO_SETTINGS, *, title: str | None = None) -> Session:
+    async def create(
+        self, cwd: str, settings: SessionSettings = NO_SETTINGS, *, title: str | None = None, by: Source | None = None
+    ) -> Session:
         """Create a session in the folder `cwd` (an absolute path or a file: URI). Nothing is stored until it gets work.
+        `by` is who gives it its title.
 
         A wrong model in `settings` raises ProviderError `model.unconfigured` here, not in the first turn.
         """
@@ -71,7 +75,7 @@ class Sessions:
         handle = await self.store.create(NewSession(new_session_id(), str(path), epoch_ms()))
         first: list[Draft] = [] if settings == NO_SETTINGS else [Draft(settings)]
         if title is not None:
-            first.append(Draft(SessionTitle(title, Source("client"))))
+            first.append(Draft(SessionTitle(title, by or Source("client"))))
         return await self._adopt(handle, tuple(first), settings)
 
     async def open(self, session: SessionId) -> Session:
@@ -107,6 +111,13 @@ class Sessions:
             for session in self:
                 tasks.start_soon(end, session)
         return troubles
+
+    def _record(self, session: SessionId, draft: Draft) -> Event:
+        """Append an event of a plugin. Raises SessionNotFoundError, InvalidEventError, LogError."""
+        live = self.writable(session)
+        if any(other.instance.seams.observing for other in self):
+            raise InvalidEventError(f"{draft.type}: an append from inside an observer")
+        return live.append(draft)[-1]
 
     def _alone(self, session: SessionId) -> anyio.Lock:
         """Give the lock under which a session is opened and closed: two requests that overlap must not meet halfway."""

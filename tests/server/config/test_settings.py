@@ -127,7 +127,17 @@ def test_everything_that_can_be_set_is_read() -> None:
         (LOCAL + '[models."local/x".extra]\nmodel = "y"', 'models."local/x".extra', 4, "may not set 'model'"),
         (LOCAL + '[models."local/x".extra]\nday = 2020-01-01', 'models."local/x".extra', 4, "as JSON"),
         (LOCAL + '[models."local/x".extra]\nn = inf', 'models."local/x".extra', 4, "as JSON"),
-        ('tools = {enabled = ["red_file"]}', "tools.enabled", 1, "did you mean 'read_file'"),
+        (
+            'tools = {enabled = ["red_file"]}\nplugins.entry_points = false',
+            "tools.enabled",
+            1,
+            "did you mean 'read_file'",
+        ),
+        ('[plugins]\npaths = ["p.py"]', "plugins.paths", 2, "expects an absolute path"),
+        ('[plugins]\npaths = ["~nobody-here/p.py"]', "plugins.paths", 2, "expects an absolute path"),
+        ('[plugins]\npaths = "/p.py"', "plugins.paths", 2, "an array of absolute paths"),
+        ('[plugins]\npaths = ["/p\\u0000.py"]', "plugins.paths", 2, "an array of absolute paths"),
+        ("[plugins]\nentry_points = 0", "plugins.entry_points", 2, "true or false; it is 0"),
         ("[limits]\nsteps = 0", "limits.steps", 2, "a whole number above 0; it is 0"),
         ("[timeouts]\nconnect_s = -1", "timeouts.connect_s", 2, "above 0; it is -1"),
         ("[timeouts]\ntotal_s = inf", "timeouts.total_s", 2, "it is inf"),
@@ -148,7 +158,6 @@ def test_a_wrong_setting_is_told_by_key_line_and_reason(text: str, key: str, lin
         ("[compaction]\nauto = true", "does not have compaction yet"),
         ("[compaction]\nthreshold_ratio = 0.8", "does not have compaction yet"),
         (LOCAL + '[models."local/x".compaction]\nauto = true', "does not have compaction yet"),
-        ('[plugins]\npaths = ["/p.py"]', "does not have plugins yet"),
     ],
 )
 def test_what_this_release_would_not_act_on_is_refused(text: str, said: str) -> None:
@@ -156,7 +165,7 @@ def test_what_this_release_would_not_act_on_is_refused(text: str, said: str) -> 
 
 
 def test_what_describes_this_release_is_accepted() -> None:
-    text = '[retry]\nattempts = 1\n[compaction]\nauto = false\n[plugins]\npaths = []\n[permissions]\nmode = "ask"\n'
+    text = '[retry]\nattempts = 1\n[compaction]\nauto = false\n[permissions]\nmode = "ask"\n'
     assert _config(text) == _config("")
 
 

@@ -52,6 +52,7 @@ def test_every_setting_that_is_acted_on_has_its_field(setting: Setting) -> None:
         "models": config_types.ModelConfig,
         "limits": config_types.LimitsConfig,
         "tools": config_types.ToolsConfig,
+        "plugins": config_types.PluginsConfig,
         "timeouts": config_types.TimeoutsConfig,
         "permissions": config_types.PermissionsConfig,
         "prefix": config_types.PrefixConfig,
