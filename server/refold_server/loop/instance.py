@@ -13,9 +13,11 @@ from refold_protocol.dialects.dialect import BodyEncoder
 from refold_protocol.dialects.registry import dialect_named
 from refold_protocol.ids import CallId
 from refold_protocol.session.events import ClientInfo, Draft, Event, InstanceStart, PluginFailed, SessionSettings
-from refold_protocol.session.header_types import CallConfig, ToolSchema
+from refold_protocol.session.header import canonical_header
+from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
 from refold_protocol.session.messages import Message
-from refold_protocol.session.request import RequestDigest
+from refold_protocol.session.request import Request, RequestDigest
+from refold_protocol.session.tape import Tape
 from refold_server.checks.live import CheckMode, LiveCheck
 from refold_server.config_types import Mode
 from refold_server.loop.approvals import Approvals
@@ -140,6 +142,14 @@ class Instance:
             self._settings_used = settings
             return self.host.call_config(settings)
         return header.config
+
+    def check_config(self, config: CallConfig) -> None:
+        """Raise for a config that no request can be made with: its provider or dialect is unknown, or its options are."""
+        self.host.provider(config.provider)
+        dialect = dialect_named(config.dialect)
+        if config.extra is not None:
+            dialect.check_extra(config.extra)
+        dialect.encode(Request(canonical_header(EpochHeader(config)), Tape()), {})
 
     def encoder(self, dialect: str) -> BodyEncoder:
         """Give the encoder of a dialect, with the fragments that it has encoded already."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from inspect import iscoroutine
 from time import perf_counter
 from typing import Any, Final, TypeAlias
 
@@ -94,6 +95,7 @@ class Seams:
         """Told of each failure of a plugin; set by the instance, which records it."""
         self.observing = False
         """Whether a handler is looking on right now: nothing may be recorded from inside it."""
+        self._blind: dict[tuple[str, str], Failure | None] = {}
         self._plugins = plugins
         self._session = session
         self._cwd = cwd
@@ -147,13 +149,19 @@ class Seams:
                 added.extend(_messages(context, one.plugin))
         return tuple(added)
 
-    async def request(self, place: Place, config: CallConfig) -> CallConfig:
-        """agent/request: may replace the call config, and nothing else."""
+    async def request(self, place: Place, config: CallConfig, check: Callable[[CallConfig], None]) -> CallConfig:
+        """agent/request: may replace the call config, and nothing else. `check` raises for one that no request can be made
+        with: it must not be recorded, because the next step would begin with it."""
 
         async def own() -> CallConfig:
             return config
 
-        return await waterfall(self._plugins.at(at.REQUEST), Routing(place), frozen_config, own, self.report)
+        def usable(value: object) -> CallConfig:
+            other = frozen_config(value)
+            check(other)
+            return other
+
+        return await waterfall(self._plugins.at(at.REQUEST), Routing(place), usable, own, self.report)
 
     def stream(self, outgoing: Outgoing, send: Send) -> AsyncGenerator[Chunk, None]:
         """llm/stream: the provider's reply to exactly these bytes. `send` checks what reaches it and sends it."""
@@ -170,9 +178,9 @@ class Seams:
         return None
 
     async def execute(self, call: Call, run: RunCall) -> ToolAnswer:
-        """tools/execute: around the body of a tool. A wrapper that fails is the call's error result."""
+        """tools/execute: around the body of a tool; a wrapper may run it again. One that fails is the call's error result."""
         try:
-            return await waterfall(self._plugins.at(at.EXECUTE), call, frozen_answer, run, self.report)
+            return await waterfall(self._plugins.at(at.EXECUTE), call, frozen_answer, run, self.report, once=False)
         except PluginError as error:
             return ToolAnswer(text_content(error.message), True, ToolErrorInfo("PluginError", "TOOL_FAILED"))
 
@@ -218,21 +226,35 @@ class Seams:
         self.observing = True
         try:
             for one in self._plugins.at(seam):
-                _look(one, seen)
+                failure = _look(one, seen)
+                if failure is not None:
+                    self._blind.setdefault((one.plugin, seam.name), failure)
         finally:
             self.observing = False
 
+    def tell_failed_observers(self) -> None:
+        """Report the first failure of each plugin that looks on, once: nothing can be recorded while it looks."""
+        for key, failure in tuple(self._blind.items()):
+            if failure is not None:
+                self._blind[key] = None
+                self.report(failure)
 
-def _look(one: Registered[Any], seen: object) -> None:
+
+def _look(one: Registered[Any], seen: object) -> Failure | None:
     began = perf_counter()
-    failed = False
+    failure: Failure | None = None
     try:
-        one.handler(seen)
-    except Exception as error:  # noqa: BLE001 - what was seen stays as it is whatever a plugin thinks of it
-        failed = True
-        _log.warning("%s", failure_of(one, error).sentence)
+        given = one.handler(seen)
+        if iscoroutine(given):
+            given.close()
+            raise TypeError("its handler is async, and nobody waits here")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - what was seen stays as it is whatever a plugin thinks of it
+        failure = failure_of(one, error)
+        _log.warning("%s", failure.sentence)
     seconds = perf_counter() - began
-    one.tally.add(seconds, failed=failed)
+    one.tally.add(seconds, failed=failure is not None)
     if one.tally.is_news(seconds):
         _log.warning(
             "The plugin %r took %d ms at %s, and every session waited for it. Let it do the work in a task of its own.",
@@ -240,6 +262,7 @@ def _look(one: Registered[Any], seen: object) -> None:
             seconds * 1000,
             one.seam.name,
         )
+    return failure
 
 
 def _told(failure: Failure) -> None:

@@ -5,7 +5,6 @@ Nothing is sent before the log holds it durably (`request/sent`, flush), nothing
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import anyio.lowlevel
@@ -25,14 +24,14 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.header import canonical_header, header_draft
 from refold_protocol.session.header_types import EpochHeader
-from refold_protocol.session.messages import Block, Chunk, Message, ToolCallBlock
+from refold_protocol.session.messages import Block, Message, ToolCallBlock
 from refold_protocol.session.rebuild import request_of
 from refold_protocol.session.request import Request
 from refold_server.loop.inbox import join_before_step, waiting
 from refold_server.loop.instance import Instance
+from refold_server.loop.sending import replying
 from refold_server.loop.toolcalls import run_calls
 from refold_server.plugins.payloads import Assembled, Outgoing, Place
-from refold_server.providers.provider import Provider
 
 
 class StepDone(Struct, frozen=True, gc=False):
@@ -48,6 +47,7 @@ async def run_step(instance: Instance, turn: int, step: int) -> StepDone:
     """Run step `turn`.`step` to its `step/end`. Raises ProviderError and LogError with the step still open."""
     ledger, seams = instance.ledger, instance.seams
     place = seams.place(turn, step)
+    seams.tell_failed_observers()
     join_before_step(ledger, turn)
     offered = await seams.assemble(place, instance.system, instance.offered_tools())
     prefix = await _prefix(instance, place)
@@ -93,7 +93,7 @@ _REFUSALS = {
 
 async def _record_header(instance: Instance, place: Place, offered: Assembled) -> Request:
     ledger = instance.ledger
-    config = await instance.seams.request(place, instance.config_seed())
+    config = await instance.seams.request(place, instance.config_seed(), instance.check_config)
     tools = instance.frozen_tools(offered.tools, config)
     wanted = canonical_header(EpochHeader(config, offered.system, tools, instance.prefix))
     draft = header_draft(ledger.folds.horizon.header, wanted, anchored=instance.anchored)
@@ -126,27 +126,11 @@ async def _record_request(instance: Instance, request: Request, turn: int, step:
 
 async def _stream(instance: Instance, outgoing: Outgoing, turn: int, step: int) -> None:
     append, handle = instance.ledger.append, instance.ledger.handle
-    provider = instance.host.provider(outgoing.request.header.config.provider)
-
-    due = instance.live_check.is_due(instance.ledger.folds.horizon)
-
-    def send(given: Outgoing) -> AsyncGenerator[Chunk, None]:
-        if due or given.request is not outgoing.request or given.body is not outgoing.body:
-            return _checked(instance, provider, given)
-        return provider.stream(given.request, given.body)
-
-    async with aclosing(instance.seams.stream(outgoing, send)) as chunks:
+    async with aclosing(replying(instance, outgoing)) as chunks:
         async for chunk in chunks:
             if handle.trouble is not None:  # what streams on could not be kept: stop asking for it
                 raise handle.trouble
             append(Draft(AssistantChunk(turn, step, 1, chunk)))
-
-
-async def _checked(instance: Instance, provider: Provider, given: Outgoing) -> AsyncGenerator[Chunk, None]:
-    await instance.live_check.check(given.request, given.body)
-    async with aclosing(provider.stream(given.request, given.body)) as chunks:
-        async for chunk in chunks:
-            yield chunk
 
 
 def _record_reply(instance: Instance, turn: int, step: int) -> AssistantMessage:

@@ -111,6 +111,7 @@ def _turn_error(instance: Instance, error: RefoldError) -> TurnError:
 def _close(instance: Instance, given: PendingInput, turn: int, reason: TurnEndReason) -> None:
     """Append, in one batch, all that still stands open, then the turn's end."""
     ledger = instance.ledger
+    instance.seams.tell_failed_observers()
     work = ledger.folds.work
     drafts: list[Draft] = []
     if work.step is not None:

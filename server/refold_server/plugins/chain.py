@@ -7,16 +7,19 @@ the log: failures are handed to `report`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from inspect import isawaitable, iscoroutine
 from math import inf
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 import anyio
+import anyio.lowlevel
 from msgspec import Struct
 
 from refold_protocol.errors import PluginError
 from refold_protocol.json_text import repair_surrogates
+from refold_server.plugins.limit import Limit
 from refold_server.plugins.registry import Registered
 
 Value = TypeVar("Value")
@@ -42,77 +45,46 @@ class Failure(Struct, frozen=True, gc=False):
 Report: TypeAlias = Callable[[Failure], None]
 
 
-class Limit:
-    """The time that one handler may take. Stands still while the handler waits for what is not its own doing."""
-
-    def __init__(self, seconds: float | None) -> None:
-        self._left = inf if seconds is None else seconds
-        self._scope: anyio.CancelScope | None = None
-        self._paused = 0
-
-    @property
-    def over(self) -> bool:
-        """Whether the handler was stopped because its time was up."""
-        return self._scope is not None and self._scope.cancelled_caught
-
-    @contextmanager
-    def running(self) -> Generator[None]:
-        """Count the time inside; stop what runs there when it is up."""
-        began = anyio.current_time()
-        with anyio.CancelScope(deadline=began + self._left) as self._scope:
-            yield
-        self._left = max(0.0, self._scope.deadline - anyio.current_time())
-
-    @contextmanager
-    def standing(self) -> Generator[None]:
-        """Do not count the time inside."""
-        scope = self._scope
-        if scope is None or self._paused:
-            yield
-            return
-        left = scope.deadline - anyio.current_time()
-        scope.deadline = inf
-        self._paused += 1
-        try:
-            yield
-        finally:
-            self._paused -= 1
-            scope.deadline = anyio.current_time() + left
-
-
 class Rest(Generic[Value]):
-    """The rest of a waterfall, as `next()`: it can be asked once. Remembers what it gave or raised."""
+    """The rest of a waterfall; its method `ask` is what a handler knows as `next`. Remembers what it gave or raised."""
 
-    def __init__(self, rest: Callable[[], Awaitable[Value]], limit: Limit) -> None:
+    def __init__(self, rest: Callable[[], Awaitable[Value]], limit: Limit, *, once: bool) -> None:
         self._rest = rest
         self._limit = limit
-        self.asked = False
+        self._once = once
+        self._asked = False
+        self._open = 0
         self.given: tuple[Value] | None = None
-        self.raised: BaseException | None = None
+        self.raised: list[Exception] = []
 
-    async def __call__(self) -> Value:
-        """Give what the rest of the chain gives. Raises what it raises, and TypeError when it is asked again."""
-        if self.asked:
+    async def ask(self) -> Value:
+        """Give what the rest of the chain gives. Raises what it raises, and TypeError when it is asked again and may not."""
+        if self._asked and self._once:
             raise TypeError("next() was called a second time")
-        self.asked = True
+        self._asked = True
+        self._open += 1
         try:
             with self._limit.standing():
                 value = await self._rest()
-        except BaseException as error:
-            self.raised = error
+        except Exception as error:
+            self.raised.append(error)
             raise
+        finally:
+            self._open -= 1
         self.given = (value,)
         return value
 
-    async def without(self) -> Value:
-        """Give what the chain gives without the handler. Raises what the rest raised."""
-        if self.raised is not None:
-            raise self.raised
-        if self.given is not None:
+    def accept(self, value: object, accept: Callable[[Any], Value]) -> Value:
+        """Give what a handler gave, accepted; what it only passed on was accepted before."""
+        if self._open:
+            raise TypeError("it did not wait for next(), which it called")
+        if self.given is not None and value is self.given[0]:
             return self.given[0]
-        if self.asked:  # the handler was stopped while it waited, or lost what it got
-            raise PluginError("the rest of the chain was asked for and not waited for")
-        return await self._rest()
+        return accept(value)
+
+    async def without(self) -> Value:
+        """Give what the chain gives without the handler. The rest runs once more where the handler cut it off."""
+        return await self._rest() if self.given is None else self.given[0]
 
 
 async def waterfall(
@@ -121,10 +93,13 @@ async def waterfall(
     accept: Callable[[Any], Value],
     innermost: Callable[[], Awaitable[Value]],
     report: Report,
+    *,
+    once: bool = True,
 ) -> Value:
     """Run a waterfall: each handler gets the payload and `next`. `accept` copies what one gives and raises for nonsense.
 
-    Raises what `innermost` raises, and PluginError at seams that do not go on without a plugin.
+    `once` tells whether a handler may ask the rest a single time. Raises what `innermost` raises, and PluginError at seams
+    that do not go on without a plugin.
     """
 
     async def run(place: int) -> Value:
@@ -132,18 +107,19 @@ async def waterfall(
             return await innermost()
         one = handlers[place]
         limit = Limit(one.limit_s)
-        rest = Rest(lambda: run(place + 1), limit)
-        try:
-            with limit.running():
-                return accept(await one.handler(payload, rest))
-            failure = _late(one)
-        except Exception as error:  # a plugin may be anybody's code: its fault is told and contained
-            if rest.raised is not None and (error is rest.raised or isinstance(error, PluginError)):
-                raise
-            failure = failure_of(one, error)
-        report(failure)
+        rest = Rest(lambda: run(place + 1), limit, once=once)
+        given = await _measured(
+            one,
+            limit,
+            lambda: awaited(one.handler(payload, rest.ask)),
+            lambda value: rest.accept(value, accept),
+            rest.raised,
+        )
+        if not isinstance(given, Failure):
+            return given
+        report(given)
         if one.seam.on_failure != "skip":
-            raise PluginError(failure.sentence)
+            raise PluginError(given.sentence)
         return await rest.without()
 
     return await run(0)
@@ -151,27 +127,99 @@ async def waterfall(
 
 async def ask(one: Registered[Any], payload: object, accept: Callable[[Any], Value], report: Report) -> Value | Failure:
     """Ask one handler of a serial seam and give what it decided, or how it failed (which was reported)."""
-    limit = Limit(one.limit_s)
+    given = await _measured(one, Limit(one.limit_s), lambda: awaited(one.handler(payload)), accept, ())
+    if isinstance(given, Failure):
+        report(given)
+    return given
+
+
+async def attempt(
+    one: Registered[Any],
+    limit: Limit,
+    call: Callable[[], Awaitable[object]],
+    accept: Callable[[Any], Value],
+    passing: Sequence[Exception],
+) -> Value | Failure:
+    """Run plugin code within its limit and give what it gave, accepted, or how it failed.
+
+    Raises those of `passing` that leave it, because they are not its own, and cancellation, whatever the code made of it:
+    what it gives or raises after somebody cancelled the turn counts for nothing.
+    """
+    given: Value | Failure = _late(one)
     try:
         with limit.running():
-            return accept(await one.handler(payload))
-        failure = _late(one)
-    except Exception as error:  # noqa: BLE001 - as above
-        failure = failure_of(one, error)
-    report(failure)
-    return failure
+            given = accept(await call())
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except asyncio.CancelledError:
+        if not _is_stray():
+            raise
+        given = _failure(one, "it was cancelled, though nobody cancelled the turn")
+    except BaseException as error:  # noqa: BLE001 - a plugin may be anybody's code, and `sys.exit()` in it must end no daemon
+        passed = _passed(error, passing)
+        if passed is not None:
+            raise passed from None
+        given = failure_of(one, error)
+    await anyio.lowlevel.checkpoint_if_cancelled()
+    return given
+
+
+async def awaited(given: object) -> object:
+    """Wait for what a handler gave when it was called. Raises TypeError for what cannot be waited for."""
+    if not isawaitable(given):
+        raise TypeError(f"its handler is no async function: it gave {type(given).__name__} at once")
+    value = await given
+    if iscoroutine(value):
+        value.close()
+        raise TypeError("it gave a coroutine: an await is missing")
+    return value
+
+
+async def _measured(
+    one: Registered[Any],
+    limit: Limit,
+    call: Callable[[], Awaitable[object]],
+    accept: Callable[[Any], Value],
+    passing: Sequence[Exception],
+) -> Value | Failure:
+    given: Value | Failure | None = None
+    try:
+        given = await attempt(one, limit, call, accept, passing)
+        return given
+    finally:
+        one.tally.add(limit.spent, failed=isinstance(given, Failure))
 
 
 def failure_of(one: Registered[Any], error: BaseException) -> Failure:
     """Give the failure that an exception of a handler is. Never raises."""
     try:
-        said = str(error)
+        said = str.strip(str(error)).split("\n", 1)[0]
+        line = f"{type(error).__name__}: {said}" if said else type(error).__name__
     except Exception:  # noqa: BLE001 - an exception that cannot be printed is still only a plugin's fault
-        said = ""
-    line = repair_surrogates(said.strip().split("\n", 1)[0][:MAX_MESSAGE])
-    name = type(error).__name__
-    return Failure(one.plugin, one.seam.name, f"{name}: {line}" if line else name)
+        line = "an exception that cannot be printed"
+    return _failure(one, repair_surrogates(line[:MAX_MESSAGE]))
+
+
+def _failure(one: Registered[Any], message: str) -> Failure:
+    return Failure(one.plugin, one.seam.name, message)
 
 
 def _late(one: Registered[Any]) -> Failure:
-    return Failure(one.plugin, one.seam.name, f"it took longer than {one.limit_s:g} s")
+    return _failure(one, f"it took longer than {one.limit_s:g} s")
+
+
+def _passed(error: BaseException, passing: Sequence[Exception]) -> Exception | None:
+    """Give the one of `passing` that `error` is, or that is all there is in the group of a task group around `next()`."""
+    for own in passing:
+        if error is own:
+            return own
+    if isinstance(error, BaseExceptionGroup):
+        inner = [_passed(one, passing) for one in cast("BaseExceptionGroup[BaseException]", error).exceptions]
+        return None if None in inner else inner[0]
+    return None
+
+
+def _is_stray() -> bool:
+    """Tell whether a cancellation that arrived was meant for nobody here, as when a handler awaits a cancelled future."""
+    task = asyncio.current_task()
+    return anyio.current_effective_deadline() > -inf and (task is None or task.cancelling() == 0)

@@ -2,45 +2,79 @@
 
 A plugin may hand over structs that hold lists, or that it keeps and changes later. A value is written as JSON and read
 back as its type, so the copy shares nothing with it and is lossless JSON, as everything that can reach the log must be.
+Refused is also what would be recorded once and then turn every later request into one that no provider takes.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
+from uuid import UUID
 
 import msgspec
 
-from refold_protocol.json_text import check_json
+from refold_protocol.json_text import check_json, is_json_object
 from refold_protocol.session.header import canonical_config
 from refold_protocol.session.header_types import CallConfig, ToolSchema
-from refold_protocol.session.messages import Message
+from refold_protocol.session.messages import (
+    ImageBlock,
+    InputBlock,
+    Message,
+    ReasoningBlock,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+)
 from refold_server.plugins.payloads import Accept, Assembled, Block, Context, Deny, GoOn, Stop, Submit
 from refold_server.tools.execute import ToolAnswer
 
 T = TypeVar("T")
 
+_KEPT: Final = (bytes, bytearray, memoryview, datetime, date, time, timedelta, Decimal, UUID)
+"""Types that would become text without a word; the writer of JSON refuses them."""
+
 
 def frozen(value: object, shape: type[T]) -> T:
     """Give a copy of `value` that is deeply immutable. Raises ValueError or TypeError for what is not of that shape."""
     try:
-        return cast("T", _decoder(shape).decode(msgspec.json.encode(value)))
-    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError, OverflowError) as error:
+        plain = msgspec.to_builtins(value, builtin_types=_KEPT)
+        return cast("T", _decoder(shape).decode(json.dumps(plain, allow_nan=False)))
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError, OverflowError) as error:
         raise ValueError(f"what it gave is no {getattr(shape, '__name__', shape)}: {error}") from None
 
 
 def frozen_messages(value: object) -> tuple[Message, ...]:
-    """Give a prefix: messages of users and assistants with something in them."""
+    """Give a prefix: messages of users and assistants with something in them, each call answered by the next message."""
     messages = frozen(_listed(value), tuple[Message, ...])
+    waiting: list[str] = []
     for message in messages:
-        if message.role not in ("user", "assistant"):
+        allowed = _SPOKEN.get(message.role)
+        if allowed is None:
             raise ValueError(f"a message of the prefix has the role {message.role!r}; it is user or assistant")
-        if not message.content:
-            raise ValueError("a message of the prefix is empty")
+        for block in message.content:
+            if not isinstance(block, allowed):
+                raise ValueError(f"a message of the {message.role} in the prefix holds a {type(block).__name__}")
+        if not any(not isinstance(block, TextBlock | ReasoningBlock) or block.text.strip() for block in message.content):
+            raise ValueError("a message of the prefix is blank")
         if message.replay is not None:
             check_json(message.replay.data)
+        answers = [block.tool_call_id for block in message.content if isinstance(block, ToolResultBlock)]
+        if sorted(answers) != sorted(waiting):
+            raise ValueError("calls in the prefix are not all answered by the message behind them")
+        waiting = [block.id for block in message.content if isinstance(block, ToolCallBlock)]
+    if waiting:
+        raise ValueError("the prefix ends with calls that are not answered")
     return messages
+
+
+_SPOKEN: Final[dict[str, tuple[type, ...]]] = {
+    "user": (TextBlock, ToolResultBlock),
+    "assistant": (TextBlock, ReasoningBlock, ToolCallBlock),
+}
 
 
 def frozen_config(value: object) -> CallConfig:
@@ -61,7 +95,7 @@ def frozen_assembled(value: object) -> Assembled:
     if len(set(names)) != len(names):
         raise ValueError(f"two tools have the same name: {', '.join(sorted({n for n in names if names.count(n) > 1}))}")
     for tool in assembled.tools:
-        check_json(tool.parameters)
+        _check_tool(tool)
     return assembled
 
 
@@ -69,8 +103,8 @@ def frozen_answer(value: object) -> ToolAnswer:
     """Give an answer of a tool with something in it."""
     _instance(value, ToolAnswer)
     answer = frozen(value, ToolAnswer)
-    if not answer.content:
-        raise ValueError("an answer is empty; say so in words")
+    if not any(isinstance(block, ImageBlock) or block.text.strip() for block in answer.content):
+        raise ValueError("an answer is blank; say so in words")
     if answer.meta is not None:
         check_json(answer.meta)
     return answer
@@ -78,19 +112,23 @@ def frozen_answer(value: object) -> ToolAnswer:
 
 def frozen_contexts(value: object) -> tuple[Context, ...]:
     """Give context, or none for None."""
-    return () if value is None else frozen(_listed(value), tuple[Context, ...])
+    contexts = () if value is None else frozen(_listed(value), tuple[Context, ...])
+    for context in contexts:
+        _check_said("context", context.content)
+    return contexts
 
 
 def frozen_decision(value: object, *shapes: type[Any]) -> Any:
     """Give a decision of one of `shapes`, or None for None."""
     if value is None:
         return None
-    _instance(value, *shapes)
-    decision = frozen(value, type(value))
+    decision = frozen(value, _instance(value, *shapes))
+    if isinstance(decision, Accept | Submit | GoOn):
+        frozen_contexts(decision.context)
     if isinstance(decision, Accept) and decision.answer is not None:
         frozen_answer(decision.answer)
-    if isinstance(decision, Submit) and decision.content is not None and not decision.content:
-        raise ValueError("a prompt cannot be empty")
+    if isinstance(decision, Submit) and decision.content is not None:
+        _check_said("a prompt", decision.content)
     if isinstance(decision, Block | Deny | Stop) and not decision.reason.strip():
         raise ValueError(f"{type(decision).__name__} needs a reason")
     if isinstance(decision, GoOn) and not decision.context:
@@ -101,8 +139,23 @@ def frozen_decision(value: object, *shapes: type[Any]) -> Any:
 def frozen_tool(schema: ToolSchema) -> ToolSchema:
     """Give a tool's schema; its parameters are strict JSON."""
     copy = frozen(schema, ToolSchema)
-    check_json(copy.parameters)
+    _check_tool(copy)
     return copy
+
+
+def _check_tool(tool: ToolSchema) -> None:
+    if not tool.name.strip():
+        raise ValueError("a tool has no name")
+    if not is_json_object(tool.parameters):
+        raise ValueError(f"the parameters of the tool {tool.name} are no JSON object")
+
+
+def _check_said(what: str, content: Iterable[InputBlock]) -> None:
+    """Raise for what strict providers refuse for ever: text that is all blank, and images, whose bytes nobody keeps yet."""
+    if any(isinstance(block, ImageBlock) for block in content):
+        raise ValueError(f"{what} of a plugin is text; an image stands in it")
+    if not any(isinstance(block, TextBlock) and block.text.strip() for block in content):
+        raise ValueError(f"{what} is blank")
 
 
 @cache
@@ -110,13 +163,16 @@ def _decoder(shape: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(shape)
 
 
-def _listed(value: object) -> list[object]:
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+def _listed(value: object) -> object:
+    if not isinstance(value, list | tuple):  # an iterator may never end
         raise TypeError(f"expects a list, got {type(value).__name__}")
-    return list(cast("Iterable[object]", value))
+    return cast("object", value)
 
 
-def _instance(value: object, *shapes: type[Any]) -> None:
-    if not isinstance(value, shapes):
-        expected = " or ".join(shape.__name__ for shape in shapes)
-        raise TypeError(f"expects {expected}, got {type(value).__name__}")
+def _instance(value: object, *shapes: type[Any]) -> type[Any]:
+    """Give the one of `shapes` that `value` is an instance of: never a class of the plugin's own."""
+    for shape in shapes:
+        if isinstance(value, shape):
+            return shape
+    expected = " or ".join(shape.__name__ for shape in shapes)
+    raise TypeError(f"expects {expected}, got {type(value).__name__}")

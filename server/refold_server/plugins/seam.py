@@ -49,6 +49,9 @@ class Seam(Generic[Handler]):
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a seam is immutable: {name}")
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a seam is immutable: {name}")
+
     def __repr__(self) -> str:
         return f"Seam({self.name})"
 

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
+from inspect import iscoroutine
 from typing import Any, Final, TypeAlias, cast
 
+import anyio.lowlevel
+
 from refold_protocol.errors import PluginError
-from refold_protocol.session.messages import Chunk
-from refold_server.plugins.chain import Failure, Limit, Report, failure_of
+from refold_protocol.session.messages import Chunk, FinishChunk
+from refold_server.plugins.chain import Failure, Report, attempt, failure_of
 from refold_server.plugins.frozen import frozen
+from refold_server.plugins.limit import Limit
 from refold_server.plugins.payloads import Outgoing
 from refold_server.plugins.registry import Registered
 
@@ -35,72 +39,135 @@ _ENDED: Final = object()
 
 
 class _Inner:
-    """The rest of the chain as one wrapper sees it: asked once, its time not the wrapper's, its errors not its fault."""
+    """The rest of the chain as one wrapper sees it: its method `chunks` is what the wrapper knows as `next`. Asked once; its
+    time is not the wrapper's, its errors are not the wrapper's fault."""
 
     def __init__(self, send: Send, limit: Limit) -> None:
         self._send = send
         self._limit = limit
-        self.asked = False
-        self.raised: BaseException | None = None
-        self.last: Chunk | None = None
+        self._stream: AsyncGenerator[Chunk, None] | None = None
+        self._last: Chunk | None = None
+        self.raised: list[Exception] = []
+        self.finished = False
 
-    def __call__(self, outgoing: Outgoing) -> AsyncIterator[Chunk]:
-        if self.asked:
+    @property
+    def asked(self) -> bool:
+        """Whether the request went on its way."""
+        return self._stream is not None
+
+    def chunks(self, outgoing: Outgoing) -> AsyncIterator[Chunk]:
+        """Send, and give the chunks of the reply. Raises TypeError when it is called again, or with something else."""
+        if self._stream is not None:
             raise TypeError("next() was called a second time: a request is sent once")
-        if not isinstance(outgoing, Outgoing):  # pyright: ignore[reportUnnecessaryIsInstance] - others' code
+        if type(outgoing) is not Outgoing:  # nor one of its own making that shows the check one thing and the adapter another
             raise TypeError(f"next() takes an Outgoing, not {type(outgoing).__name__}")
-        self.asked = True
-        return self._chunks(outgoing)
+        self._stream = self._chunks(outgoing)
+        return self._stream
+
+    def gave(self, chunk: object) -> bool:
+        """Tell whether a chunk is the last one of the reply, and has not been passed on before."""
+        last, self._last = self._last, None
+        return last is not None and chunk is last
+
+    async def close(self) -> None:
+        """Stop what the wrapper did not read to its end."""
+        if self._stream is not None:
+            await self._stream.aclose()
 
     async def _chunks(self, outgoing: Outgoing) -> AsyncGenerator[Chunk, None]:
         try:
-            stream = self._send(outgoing)
-        except BaseException as error:
-            self.raised = error
-            raise
-        async with aclosing(stream):
-            while True:
-                try:
+            async with aclosing(self._send(outgoing)) as stream:
+                while True:
                     with self._limit.standing():
                         chunk = await anext(stream, None)
-                except BaseException as error:
-                    self.raised = error
-                    raise
-                if chunk is None:
-                    return
-                self.last = chunk
-                yield chunk
+                    if chunk is None:
+                        return
+                    self.finished = self.finished or type(chunk) is FinishChunk
+                    self._last = chunk
+                    yield chunk
+        except Exception as error:
+            self.raised.append(error)
+            raise
+
+
+class _Wrapper:
+    """One wrapper at work on one reply."""
+
+    def __init__(self, one: Registered[Any], outgoing: Outgoing, inner: _Inner, limit: Limit) -> None:
+        self._one = one
+        self._outgoing = outgoing
+        self._inner = inner
+        self._limit = limit
+        self._stream: Any = None
+        self._finished = False
+
+    async def next(self) -> Chunk | Failure | None:
+        """Give the next chunk, None at the end, or how the wrapper failed. Raises what it let through from the rest."""
+        chunk = await attempt(self._one, self._limit, self._advance, self._accept, self._inner.raised)
+        if isinstance(chunk, Failure):
+            return chunk
+        if self._limit.is_up:
+            return self._failure(f"it took longer than {self._one.limit_s:g} s")
+        if chunk is not _ENDED:
+            self._finished = self._finished or type(chunk) is FinishChunk
+            return cast("Chunk", chunk)
+        if not self._finished and (self._inner.finished or not self._inner.asked):
+            return self._failure("its reply ended without saying that it is complete")
+        return None
+
+    async def close(self) -> Failure | None:
+        """Let the wrapper clean up, within its time; give how it failed at that."""
+        closed = await attempt(self._one, self._limit, self._aclose, lambda _: None, self._inner.raised)
+        return closed if isinstance(closed, Failure) else None
+
+    async def _advance(self) -> object:
+        if self._stream is None:
+            self._stream = self._one.handler(self._outgoing, self._inner.chunks)
+            if not hasattr(self._stream, "__anext__"):
+                raise TypeError(f"its handler is no async generator: it gave {type(self._stream).__name__}")
+        return await anext(self._stream, _ENDED)
+
+    def _accept(self, chunk: object) -> object:
+        return chunk if chunk is _ENDED or self._inner.gave(chunk) else frozen(chunk, cast("type[Chunk]", Chunk))
+
+    async def _aclose(self) -> None:
+        if iscoroutine(self._stream):
+            self._stream.close()
+        elif hasattr(self._stream, "aclose"):
+            await self._stream.aclose()
+
+    def _failure(self, message: str) -> Failure:
+        return Failure(self._one.plugin, self._one.seam.name, message)
 
 
 async def _wrapped(one: Registered[Any], outgoing: Outgoing, send: Send, report: Report) -> AsyncGenerator[Chunk, None]:
     limit = Limit(one.limit_s)
     inner = _Inner(send, limit)
-    stream: Any = None
+    wrapper = _Wrapper(one, outgoing, inner, limit)
+    failed = False
     try:
         while True:
-            chunk: object = _ENDED
-            try:
-                with limit.running():
-                    if stream is None:
-                        stream = one.handler(outgoing, inner)
-                    chunk = await anext(stream, _ENDED)
-                    if chunk is not inner.last and chunk is not _ENDED:
-                        chunk = frozen(chunk, cast("type[Chunk]", Chunk))
-            except Exception as error:  # a plugin may be anybody's code: its fault is told
-                if error is inner.raised or isinstance(error, PluginError):
-                    raise
-                raise _end(one, failure_of(one, error).message, report) from error
-            if limit.over:
-                raise _end(one, f"it took longer than {one.limit_s:g} s", report)
-            if chunk is _ENDED:
+            chunk = await wrapper.next()
+            if isinstance(chunk, Failure):
+                failed = True
+                report(chunk)
+                raise PluginError(chunk.sentence)
+            if chunk is None:
                 return
-            yield cast("Chunk", chunk)
+            await anyio.lowlevel.checkpoint()  # a wrapper that waits for nothing must not keep the loop to itself
+            yield chunk
     finally:
-        if stream is not None and hasattr(stream, "aclose"):
-            await stream.aclose()
+        one.tally.add(limit.spent, failed=failed)
+        await _end(one, wrapper, inner, report)
 
 
-def _end(one: Registered[Any], message: str, report: Report) -> PluginError:
-    failure = Failure(one.plugin, one.seam.name, message)
-    report(failure)
-    return PluginError(failure.sentence)
+async def _end(one: Registered[Any], wrapper: _Wrapper, inner: _Inner, report: Report) -> None:
+    try:
+        failure = await wrapper.close()
+        if failure is not None:
+            report(failure)
+    finally:
+        try:
+            await inner.close()
+        except RuntimeError as error:  # a task of the wrapper reads it still
+            report(failure_of(one, error))

@@ -1,0 +1,60 @@
+"""Owns the sending of one recorded request: checked against the log where that is due or anything was touched, then sent.
+
+What wrappers of `llm/stream` hand on decides only whether it is looked at; the adapter gets the recorded objects. A refusal
+holds whatever a wrapper makes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from refold_protocol.errors import InvariantError, PluginError
+from refold_protocol.session.messages import Chunk
+from refold_server.loop.instance import Instance
+from refold_server.plugins.payloads import Outgoing
+
+
+async def replying(instance: Instance, outgoing: Outgoing) -> AsyncGenerator[Chunk, None]:
+    """Send a request and give the chunks of its reply, as wrappers made them.
+
+    Raises what the provider raises, PluginError, and InvariantError when something else was about to be sent.
+    """
+    sending = _Sending(instance, outgoing)
+    try:
+        async with aclosing(instance.seams.stream(outgoing, sending.send)) as chunks:
+            async for chunk in chunks:
+                if sending.refused is not None:
+                    break
+                yield chunk
+    except PluginError:
+        if sending.refused is None:
+            raise
+    if sending.refused is not None:
+        raise sending.refused
+
+
+class _Sending:
+    def __init__(self, instance: Instance, outgoing: Outgoing) -> None:
+        self.refused: InvariantError | None = None
+        self._check = instance.live_check
+        self._due = instance.live_check.is_due(instance.ledger.folds.horizon)
+        self._provider = instance.host.provider(outgoing.request.header.config.provider)
+        self._outgoing = outgoing
+
+    def send(self, given: Outgoing) -> AsyncGenerator[Chunk, None]:
+        """Give the provider's reply. Its first chunk raises InvariantError when `given` is not what the log says."""
+        own = self._outgoing
+        if self._due or given.request is not own.request or given.body is not own.body:
+            return self._checked(given)
+        return self._provider.stream(own.request, own.body)
+
+    async def _checked(self, given: Outgoing) -> AsyncGenerator[Chunk, None]:
+        try:
+            await self._check.check(given.request, given.body)
+        except InvariantError as error:  # a wrapper may swallow it: then the turn ends by it all the same
+            self.refused = error
+            raise
+        async with aclosing(self._provider.stream(self._outgoing.request, self._outgoing.body)) as chunks:
+            async for chunk in chunks:
+                yield chunk
