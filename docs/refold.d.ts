@@ -41,6 +41,8 @@ export interface Requests {
   "event/unsubscribe": { params: EventUnsubscribeParams; result: EventUnsubscribeResult };
   /** Rebuild a step's request. */
   "request/rebuild": { params: RequestRebuildParams; result: RequestRebuildResult };
+  /** Say what broke a prefix. */
+  "request/explain": { params: RequestExplainParams; result: RequestExplainResult };
   /** Prove a log against its own records. */
   "log/verify": { params: LogVerifyParams; result: LogVerifyResult };
   /** List the configured models and providers. */
@@ -388,9 +390,9 @@ export interface SessionOpenParams {
   limits?: LimitParams;
 }
 
-/** What may run without asking; `mode` is a word of the configuration. */
+/** What becomes of tools that change something: a person is asked, they run, they do not run. */
 export interface PermissionParams {
-  mode: string;
+  mode: "allow" | "ask" | "deny";
 }
 
 /** Bounds of one turn; `steps` is the largest number of model calls. */
@@ -658,12 +660,13 @@ export interface SessionConfigureParams {
 }
 
 /**
- * What to change; an absent member stays as it is. `model` is `provider/model`; `tools: now` lets new and changed tools
+ * What to change; an absent member stays as it is. Another permission mode is told to the model as context. `model` is `provider/model`; `tools: now` lets new and changed tools
  * join with the next request, which then pays its history anew.
  */
 export interface ConfigurePatch {
   model?: string;
   effort?: string;
+  permissions?: PermissionParams;
   limits?: LimitParams;
   tools?: "now";
 }
@@ -793,6 +796,82 @@ export interface RequestRebuildResult {
 /** `request/rebuild`: the request of one step. */
 export interface RequestRebuildParams {
   session: string;
+  turn: number;
+  step: number;
+}
+
+/**
+ * `request/explain`: what the later request shares with the earlier one, `against` (absent for the first of a log).
+ *
+ * `common` counts the bytes that both bodies begin with, absent where an encoder is not shipped or an image is missing.
+ * `verdict`: `first`; `kept`: all bytes of the earlier body are there but its closing brackets; `break`: they are not;
+ * `moved`: they are, but went to another provider; `provider`: they are, and the provider reports clearly fewer tokens as
+ * cached than it had read; `unknown`: they are, and the provider's figures do not tell. `reasons` are sentences, the
+ * nearest first. Tokens are those that the provider reported, absent where it did not.
+ */
+export interface RequestExplainResult {
+  request: ExplainedRequest;
+  verdict: "break" | "first" | "kept" | "moved" | "provider" | "unknown";
+  causes: ExplainedCause[];
+  reasons: string[];
+  against?: ExplainedRequest;
+  common?: number;
+  parting?: ExplainedParting;
+  promptTokens?: number;
+  cachedTokens?: number;
+}
+
+/** A request that was sent: its step, the attempt, the seq of its `request/sent`, the bytes of its body. */
+export interface ExplainedRequest {
+  turn: number;
+  step: number;
+  attempt: number;
+  seq: number;
+  bytes: number;
+}
+
+/**
+ * An event between the two requests after which the later one may begin otherwise, and what it changed as a sentence.
+ * `kind` is `header`, `instance` (the first header of the loop instance `instance`), `compaction` or `pruning`.
+ */
+export interface ExplainedCause {
+  seq: number;
+  type: string;
+  kind: string;
+  sentence: string;
+  instance?: number;
+}
+
+/**
+ * Where the two bodies part: the first byte that differs, the segment that holds it, and excerpts of both around it.
+ *
+ * `segment` is `config`, `tools`, `system`, `prefix`, `history` or `tail`, `where` the same in words; `index` counts tools
+ * and messages from 0, `name` is that of a setting or a tool, `node` the seq of the event that the message came from.
+ */
+export interface ExplainedParting {
+  offset: number;
+  segment: string;
+  where: string;
+  before: string;
+  after: string;
+  index?: number;
+  name?: string;
+  node?: number;
+}
+
+/**
+ * `request/explain`: the request of one step, compared with that of `against`, by default the request before it.
+ * Whichever of the two is later is compared with the earlier one.
+ */
+export interface RequestExplainParams {
+  session: string;
+  turn: number;
+  step: number;
+  against?: StepPlace;
+}
+
+/** A step, by the numbers of its turn and of itself. */
+export interface StepPlace {
   turn: number;
   step: number;
 }

@@ -18,8 +18,8 @@ from msgspec import Raw
 from refold_protocol.errors import SessionBusyError
 from refold_protocol.ids import CallId, InputId, SessionId, WriterId
 from refold_protocol.json_text import JsonText
+from refold_protocol.rpc import explaining, listing, params, results
 from refold_protocol.rpc import initialize as init
-from refold_protocol.rpc import listing, params, results
 from refold_protocol.rpc.envelope import encode_error, encode_notification, encode_request, encode_result
 from refold_protocol.rpc.errors import application_error
 from refold_protocol.rpc.methods import METHODS
@@ -138,6 +138,24 @@ EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
     "request/rebuild": (
         params.RequestRebuildParams(SESSION, 3, 1),
         results.RequestRebuildResult('{"model":"small","messages":[]}', DIGEST, DIGEST, "equal"),
+    ),
+    "request/explain": (
+        explaining.RequestExplainParams(SESSION, 3, 1, explaining.StepPlace(2, 1)),
+        explaining.RequestExplainResult(
+            explaining.ExplainedRequest(3, 1, 1, 44, 20_480),
+            "break",
+            (
+                explaining.ExplainedCause(
+                    43, "request/header", "instance", "event 43 request/header, the first of instance 2: tool look added", 2
+                ),
+            ),
+            ("event 43 request/header, the first of instance 2: tool look added",),
+            explaining.ExplainedRequest(2, 1, 1, 31, 20_400),
+            312,
+            explaining.ExplainedParting(312, "tools", "tool look", '…"name":"read"', '…"name":"look"', 0, "look", 33),
+            5_100,
+            0,
+        ),
     ),
     "log/verify": (
         params.LogVerifyParams(SESSION),

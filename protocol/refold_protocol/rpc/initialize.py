@@ -18,10 +18,10 @@ VERSION: Final = "0.1.0"
 PROTOCOL_VERSION: Final = 1
 """The version of the native protocol: rises when an existing method changes its meaning."""
 
-SCHEMA_DIGEST: Final = "sha256:376dfca685639673ca1932249400ee320f4c9d992e42899364ae719d3adcc31d"
+SCHEMA_DIGEST: Final = "sha256:6fd8a391f391f0c581bcc870fe97735ee5ba49d0445670a14be3cb8cb368a33e"
 """Digest of the method table with all its types, as `tests/golden/rpc/schema.json` writes it out; a test holds it."""
 
-FEATURES: Final = ("sessions", "turns", "subscriptions", "rebuild", "verify")
+FEATURES: Final = ("sessions", "turns", "subscriptions", "rebuild", "explain", "verify")
 """What this release does, in words for clients that branch on it. The method table has the details."""
 
 MAX_UNSENT_REPLIES: Final = 1_000

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from refold_protocol.rpc import initialize, listing, notices, params, results
+from refold_protocol.rpc import explaining, initialize, listing, notices, params, results
 from refold_protocol.rpc.errors import WireError, invalid_params
 
 Direction: TypeAlias = Literal["to-daemon", "to-client", "both"]
@@ -79,6 +79,7 @@ _ROWS: Final = (
     _request("event/subscribe", params.EventSubscribeParams, results.EventSubscribeResult, "Follow a session's log."),
     _request("event/unsubscribe", params.EventUnsubscribeParams, results.EventUnsubscribeResult, "Stop following."),
     _request("request/rebuild", params.RequestRebuildParams, results.RequestRebuildResult, "Rebuild a step's request."),
+    _request("request/explain", explaining.RequestExplainParams, explaining.RequestExplainResult, "Say what broke a prefix."),
     _request("log/verify", params.LogVerifyParams, results.LogVerifyResult, "Prove a log against its own records."),
     _request("model/list", params.NoParams, listing.ModelListResult, "List the configured models and providers."),
     _request("tool/list", params.NoParams, listing.ToolListResult, "List the tools that models are told of."),

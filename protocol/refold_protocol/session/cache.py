@@ -9,12 +9,12 @@ mean is `cache_words.py`'s matter.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold_protocol.session.comparison import Parting, SentRequest, compare
+from refold_protocol.session.comparison import Comparison, Parting, SentRequest, compare
 from refold_protocol.session.drift import Drift, drifts
 from refold_protocol.session.events import (
     AssistantMessage,
@@ -32,6 +32,9 @@ from refold_protocol.session.surface import cites
 from refold_protocol.session.tape import Tape
 
 NO_BLOBS: Final[Mapping[str, bytes]] = {}
+
+Caching: TypeAlias = tuple[tuple[str, str, int], ...]
+"""Provider, model, and the least number of cached tokens above 0 that the pair reported in a log."""
 
 
 class Cause(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -78,9 +81,8 @@ class RequestRow(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Attribution(Struct, frozen=True):
-    """State of the fold. `last` is the latest request, `pending` the causes since, `caching` the (provider, model) pairs
-    that ever reported a token read from a cache; `boundary` is the seq of the latest `step/start`, `nodes` the surface as
-    it was there. Ask for `rows`."""
+    """State of the fold. `last` is the latest request, `pending` the causes since; `boundary` is the seq of the latest
+    `step/start`, `nodes` the surface as it was there. Ask for `rows`."""
 
     horizon: Horizon = NOTHING_SEEN
     instance: int = 0
@@ -91,7 +93,7 @@ class Attribution(Struct, frozen=True):
     last: SentRequest | None = None
     pending: tuple[Cause, ...] = ()
     cacheable: int | None = None
-    caching: tuple[tuple[str, str], ...] = ()
+    caching: Caching = ()
 
     @property
     def rows(self) -> tuple[RequestRow, ...]:
@@ -131,6 +133,18 @@ def fold_attribution(
     return state
 
 
+def least_cached(caching: Caching, row: RequestRow) -> int | None:
+    """Give the least number of cached tokens that a row's provider and model reported; None where they never did."""
+    return next((least for provider, model, least in caching if (provider, model) == (row.provider, row.model)), None)
+
+
+def course_of(found: Comparison, *, moved: bool) -> str:
+    """Give the course of a request that was compared with an earlier one; `moved`: it went to another provider."""
+    if not found.kept:
+        return "break"
+    return "moved" if moved else "kept"
+
+
 def _cause(state: Attribution, horizon: Horizon, event: Event) -> Cause | None:
     if isinstance(event.surface_op, Replace):
         shadowed = sum(1 for node in state.horizon.surface.nodes if cites(event.sources, node.seq))
@@ -152,8 +166,7 @@ def _sent(state: Attribution, horizon: Horizon, event: Event, sent: RequestSent,
     course, common, parting = "first", None, None
     if before is not None:
         found = compare(before, now, blobs)
-        moved = config.provider != before.request.header.config.provider
-        course = "break" if not found.kept else "moved" if moved else "kept"
+        course = course_of(found, moved=config.provider != before.request.header.config.provider)
         common, parting = found.common, found.parting
     row = RequestRow(
         horizon.turn,
@@ -179,7 +192,13 @@ def _sent(state: Attribution, horizon: Horizon, event: Event, sent: RequestSent,
 def _reported(state: Attribution, row: RequestRow, reply: AssistantMessage, usage: Usage) -> Attribution:
     if (reply.turn, reply.step) != (row.turn, row.step):
         return state
-    pair = (row.provider, row.model)
-    known = pair in state.caching or not usage.cache_read_tokens
-    caching = state.caching if known else (*state.caching, pair)
+    caching = _with_report(state.caching, row, usage.cache_read_tokens or 0)
     return replace(state, open=replace(row, usage=usage), cacheable=usage.prompt_tokens, caching=caching)
+
+
+def _with_report(caching: Caching, row: RequestRow, cached: int) -> Caching:
+    known = least_cached(caching, row)
+    if cached == 0 or (known is not None and known <= cached):
+        return caching
+    others = tuple(entry for entry in caching if entry[:2] != (row.provider, row.model))
+    return (*others, (row.provider, row.model, cached))

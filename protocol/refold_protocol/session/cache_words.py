@@ -8,32 +8,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal, TypeAlias
 
-from refold_protocol.session.cache import Attribution, Cause, RequestRow
+from refold_protocol.session.cache import Attribution, Caching, Cause, RequestRow, least_cached
 from refold_protocol.session.comparison import Parting
 
-BLOCK_TOKENS: Final = 1024
-"""Providers cache prompts in blocks of 16 to 1,024 tokens, some only from 1,024 tokens on. Only what is missing beyond
-one such block counts as lost."""
+MIN_LOST_TOKENS: Final = 4096
+"""Fewer tokens than these may be missing without being lost, unless the provider was seen to count finer: providers cache
+in blocks of 16 to 1,024 tokens, and some only prompts from 4,096 tokens on."""
 
 Verdict: TypeAlias = Literal["first", "kept", "break", "moved", "provider", "unknown"]
 
 
-def verdict_of(row: RequestRow, caching: tuple[tuple[str, str], ...]) -> Verdict:
+def verdict_of(row: RequestRow, caching: Caching) -> Verdict:
     """Judge a request by its bytes and by what the provider reported; `caching` is that of the folded log.
 
     `first`, `break` and `moved` are those of RequestRow. Of requests that keep all bytes of the one before, `provider` ones
-    have at least BLOCK_TOKENS fewer tokens reported as cached than the prompt before had, `kept` ones do not, and on
-    `unknown` ones nothing can be said: the provider did not report cached tokens of this reply, reports none in the whole
-    log (many say 0 and mean that they do not count), or said nothing of the prompt before.
+    have clearly fewer tokens reported as cached than the prompt before had, `kept` ones do not, and on `unknown` ones nothing
+    can be said: the provider did not report cached tokens of this reply, reports none in the whole log (many say 0 and mean
+    that they do not count), or said nothing of the prompt before.
+
+    Clearly fewer: as many are missing as the provider's least report above 0 in this log had, or MIN_LOST_TOKENS. A provider
+    that rounds down to blocks reports at least one block, so what it rounds away is less than any report of it.
     """
     match row.course:
         case "first" | "break" | "moved":
             return row.course
         case _:
             cached = cached_tokens(row)
-            if cached is None or row.cacheable is None or (row.provider, row.model) not in caching:
+            least = least_cached(caching, row)
+            if cached is None or row.cacheable is None or least is None:
                 return "unknown"
-            return "provider" if row.cacheable - cached >= BLOCK_TOKENS else "kept"
+            return "provider" if row.cacheable - cached >= min(least, MIN_LOST_TOKENS) else "kept"
 
 
 def cached_tokens(row: RequestRow) -> int | None:

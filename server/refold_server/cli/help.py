@@ -17,6 +17,7 @@ SUMMARIES: Final[dict[str, str]] = {
     "sessions": "list sessions, the latest active first",
     "log": "show a session's log",
     "rebuild": "print the exact body of a request, rebuilt from the log",
+    "cache": "show what each request shares with the one before, and what broke it",
     "verify": "prove that logs are whole and that each request follows from them",
     "doctor": "look for what is wrong with store, configuration and providers",
     "demo": "run a turn with tools on the current folder, offline, and prove it",
@@ -54,6 +55,13 @@ DESCRIPTIONS: Final[dict[str, str]] = {
     "rebuild": _filled(
         """Print the exact body of the request of a step, rebuilt from the log, without a line break behind it: piped into
         an HTTP client it is the request that was sent."""
+    ),
+    "cache": _filled(
+        """Show for each request how many of its bytes it shares with the one before, and how many tokens the provider says
+        it read from its cache. A request whose body does not begin with the one before is a break: below it stand the
+        events that caused it and the first byte that differs. Where the bytes are kept and clearly fewer tokens are
+        reported as cached than the provider had read, the provider has lost them; "as far as bytes tell" is said where
+        its figures do not tell. Reads the log alone and asks no provider."""
     ),
     "verify": _filled(
         """Check that a log is whole (each event's digest follows from the one before), that its events make sense in their
@@ -94,6 +102,7 @@ EXITS: Final[dict[str, dict[int, str]]] = {
     "sessions": _READING,
     "log": _READING,
     "rebuild": _READING | {INTERNAL: "the body differs from what was sent; or internal error, output that cannot be written"},
+    "cache": _READING,
     "verify": _READING
     | {COMPLETED: "nothing differs", INTERNAL: "something differs, or a log cannot be read; or an internal error"},
     "doctor": _READING | {COMPLETED: "nothing is wrong", INTERNAL: "something is wrong; or an internal error"},

@@ -63,7 +63,7 @@ def build_parser() -> Parser:
     parser = Parser()
     parser.add_argument("--version", action="version", version=f"refold {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
-    for add in (_add_serve, _add_run, _add_sessions, _add_log, _add_rebuild, _add_verify, _add_doctor, _add_demo):
+    for add in (_add_serve, _add_run, _add_sessions, _add_log, _add_rebuild, _add_cache, _add_verify, _add_doctor, _add_demo):
         add(commands)
     _add_schema(commands)
     _add_completion(commands)
@@ -171,6 +171,13 @@ def _add_rebuild(commands: Commands) -> None:
     _add_session(rebuild)
     rebuild.add_argument("place", metavar="TURN.STEP", type=turn_and_step, help="which request, for example 1.2")
     _add_places(rebuild)
+
+
+def _add_cache(commands: Commands) -> None:
+    cache = _add(commands, "cache")
+    _add_session(cache)
+    cache.add_argument("--json", action="store_true", help="one JSON object a request, as request/explain gives it, one a line")
+    _add_places(cache)
 
 
 def _add_verify(commands: Commands) -> None:

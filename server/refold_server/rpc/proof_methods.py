@@ -1,10 +1,13 @@
-"""Owns the handlers of `request/rebuild` and `log/verify`: what was sent, and whether the log can prove it."""
+"""Owns the handlers of `request/rebuild`, `request/explain` and `log/verify`: what was sent, why, and whether it is proved."""
 
 from __future__ import annotations
 
+from refold_protocol.rpc.explaining import RequestExplainParams, RequestExplainResult
 from refold_protocol.rpc.params import LogVerifyParams, RequestRebuildParams
 from refold_protocol.rpc.results import LogVerifyResult, Mismatch, RequestRebuildResult
+from refold_server.checks.attribution import request_history
 from refold_server.checks.offline import check_log, rebuilt_request
+from refold_server.rpc.explained import explain_result
 from refold_server.sessions.reading import examining, reading
 from refold_server.sessions.registry import Sessions
 
@@ -20,6 +23,14 @@ class ProofMethods:
         async with reading(self._sessions, params.session) as (handle, _):
             rebuilt = await rebuilt_request(handle, params.turn, params.step)
         return RequestRebuildResult(rebuilt.body.decode(), rebuilt.sha256, rebuilt.request_sha256, rebuilt.verdict)
+
+    async def explain(self, params: RequestExplainParams) -> RequestExplainResult:
+        """request/explain."""
+        async with reading(self._sessions, params.session) as (handle, _):
+            history = await request_history(handle)
+        against = None if params.against is None else (params.against.turn, params.against.step)
+        found = history.explain((params.turn, params.step), against)
+        return explain_result(found.row, found.against, found.state)
 
     async def verify(self, params: LogVerifyParams) -> LogVerifyResult:
         """log/verify."""

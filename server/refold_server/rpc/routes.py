@@ -28,7 +28,7 @@ def routes(
     turn = TurnMethods(sessions, source, Progress(endpoint.notify))
     catalog = CatalogMethods(sessions, shared, lambda: endpoint.unsent)
     return {
-        **_session_routes(sessions, events),
+        **_session_routes(sessions, events, source),
         "session/list": catalog.sessions,
         "session/configure": change.configure,
         "session/rename": change.rename,
@@ -41,6 +41,7 @@ def routes(
         "event/subscribe": events.subscribe,
         "event/unsubscribe": events.unsubscribe,
         "request/rebuild": proof.rebuild,
+        "request/explain": proof.explain,
         "log/verify": proof.verify,
         "model/list": catalog.models,
         "tool/list": catalog.tools,
@@ -49,8 +50,8 @@ def routes(
     }
 
 
-def _session_routes(sessions: Sessions, events: EventMethods) -> Mapping[str, Handler]:
-    session = SessionMethods(sessions)
+def _session_routes(sessions: Sessions, events: EventMethods, source: Source) -> Mapping[str, Handler]:
+    session = SessionMethods(sessions, source)
 
     async def open_session(params: SessionOpenParams) -> SessionOpenResult:
         result = await session.open(params)

@@ -9,33 +9,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from refold_protocol.dialects.chat_completions import CHAT_COMPLETIONS, encode
-from refold_protocol.session.cache import NOTHING_ASKED, Attribution, RequestRow, attribution_step, fold_attribution
-from refold_protocol.session.cache_words import reasons, verdict_of
+from refold_protocol.session.cache import NOTHING_ASKED, Attribution, attribution_step, fold_attribution
 from refold_protocol.session.events import Event, RequestHeader, RequestSent, StepStart, ToolResult, UserMessage
 from refold_protocol.session.header_types import EpochHeader
-from refold_protocol.session.messages import ImageBlock, Usage, text_content
+from refold_protocol.session.messages import ImageBlock, text_content
 from refold_protocol.session.rebuild import sent_requests
+from tests.support.attributions import ask, recorded, rows, why
 from tests.support.log_strategies import logs
 from tests.support.logs import CLIENT, HEADER, LOOP, Log
 from tests.support.requests import BLOBS, PNG, user
 
 OTHER = replace(HEADER, system="Be thorough.")
-
-
-def recorded() -> Log:
-    """A log whose bodies are real, with its first instance begun."""
-    log = Log(CHAT_COMPLETIONS)
-    log.instance()
-    return log
-
-
-def ask(log: Log, header: EpochHeader | None = None, usage: Usage | None = None) -> None:
-    """Write a turn of one step."""
-    log.turn(f"Question {log.work.last_turn + 1}?")
-    log.step(header)
-    log.reply("Answer.", usage=usage)
-    log.end_step()
-    log.end_turn()
 
 
 def resumed(log: Log, header: EpochHeader) -> Event:
@@ -46,21 +30,6 @@ def resumed(log: Log, header: EpochHeader) -> Event:
     snapshot = log.add(RequestHeader(header, "resume"))
     log.send()
     return snapshot
-
-
-def rows(log: Log) -> tuple[RequestRow, ...]:
-    return fold_attribution(log.events).rows
-
-
-def verdicts(log: Log) -> list[str]:
-    state = fold_attribution(log.events)
-    return [verdict_of(row, state.caching) for row in state.rows]
-
-
-def why(log: Log) -> list[str]:
-    """Give the reasons of the last request."""
-    state = fold_attribution(log.events)
-    return list(reasons(state.rows[-1], state))
 
 
 def test_requests_that_only_grow_keep_all_bytes_of_the_one_before() -> None:
@@ -178,58 +147,6 @@ def test_of_several_causes_the_one_of_the_first_break_comes_first() -> None:
     log.replace(UserMessage(text_content("A summary."), LOOP), nodes[0], nodes[-1])
     ask(log, OTHER)
     assert [line.split(" ")[2] for line in why(log)[:2]] == ["request/header-delta:", "user/message:"]
-
-
-def test_another_provider_with_the_same_bytes_has_nothing_cached() -> None:
-    log = recorded()
-    ask(log, usage=Usage(10, 5, 5000))
-    ask(log, replace(HEADER, config=replace(HEADER.config, provider="other")), Usage(5010, 5, 0))
-    assert verdicts(log)[-1] == "moved"
-    assert why(log) == [f"event {rows(log)[-1].causes[0].seq} request/header-delta: config provider: “engine” → “other”"]
-
-
-def test_a_provider_that_lost_what_it_had_is_told_from_a_broken_prefix() -> None:
-    log = recorded()
-    ask(log, usage=Usage(4000, 10, 0))
-    ask(log, usage=Usage(20, 10, 4000))
-    ask(log, usage=Usage(4100, 10, 0))
-    assert verdicts(log) == ["first", "kept", "provider"]
-    assert why(log) == [
-        "the bytes are kept, but of 4,020 tokens that the provider had read, it reports 0 as cached, 0 s after the request "
-        "before"
-    ]
-
-
-def test_less_than_a_block_is_nothing_lost() -> None:
-    log = recorded()
-    ask(log, usage=Usage(4000, 10, 0))
-    ask(log, usage=Usage(1043, 10, 2977))
-    ask(log, usage=Usage(1043, 10, 2996))
-    assert verdicts(log) == ["first", "kept", "provider"]
-
-
-def test_a_provider_that_never_reports_cached_tokens_is_unknown() -> None:
-    log = recorded()
-    ask(log, usage=Usage(4000, 10))
-    ask(log, usage=Usage(4100, 10))
-    assert verdicts(log) == ["first", "unknown"]
-    ask(log, usage=Usage(4200, 10, 0))
-    assert verdicts(log)[-1] == "unknown", "a provider that says 0 each time does not count them"
-    ask(log, usage=Usage(100, 10, 4200))
-    assert verdicts(log) == ["first", "unknown", "provider", "kept"]
-    assert why(log) == []
-
-
-def test_a_prompt_that_failed_does_not_hide_what_was_cached_before() -> None:
-    log = recorded()
-    ask(log, usage=Usage(4000, 10, 0))
-    log.turn()
-    log.step()
-    log.end_step("error")
-    log.end_turn()
-    ask(log, usage=Usage(100, 10, 4000))
-    assert [row.cacheable for row in rows(log)] == [None, 4000, 4000]
-    assert verdicts(log) == ["first", "unknown", "kept"]
 
 
 def test_a_request_of_an_encoder_that_is_not_here_is_judged_by_the_request_alone() -> None:
