@@ -25,6 +25,7 @@ from refold_protocol.rpc.results import (
     SessionReadResult,
     SurfaceNode,
 )
+from refold_protocol.session.messages import Source
 from refold_protocol.session.transcript import TranscriptEntry
 from refold_server.sessions.reading import reading
 from refold_server.sessions.registry import Sessions
@@ -51,13 +52,15 @@ Item = TypeVar("Item", SurfaceNode, TranscriptEntry)
 class SessionMethods:
     """The `session/*` requests of one connection."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, source: Source) -> None:
         self._sessions = sessions
+        self._source = source
 
     async def open(self, params: SessionOpenParams) -> SessionOpenResult:
         """session/open."""
         if params.cwd is not None:
-            return _opened(await self._sessions.create(params.cwd, first_settings(params), title=params.title))
+            settings = first_settings(params)
+            return _opened(await self._sessions.create(params.cwd, settings, title=params.title, by=self._source))
         session = params.session or SessionId("")
         if params.mode == "write":
             return _opened(await self._sessions.open(session))
