@@ -8,7 +8,7 @@ readers without limit. All calls belong to one thread, the event loop's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -225,6 +225,20 @@ class Store(Protocol):
 
         `get` and `recent` show it at once, a read handle from its next refresh on, a write handle from its next commit
         on. Raises SessionNotFoundError, StorageFullError, LogBusyError.
+        """
+        ...
+
+    async def import_session(self, record: SessionRecord, lines: Iterable[bytes]) -> SessionRecord:
+        """Make a session of the exact `lines` of its events 0 to `record.tail`, and give its record as it is stored.
+
+        Id, cwd, creation, writers, parent and archived flag are taken from `record`, the summary is counted anew; tail
+        and digest must be what the lines give. `lines` is read once, from the event loop, some 256 KiB at a time; what
+        it raises, and a cancellation, end the import. Written in bounded transactions, visible only when all of it is on
+        disk; a crash leaves nothing that anybody sees. Nobody owns the session then.
+
+        Raises SessionAlreadyExistsError, SessionCorruptionError (`seq`: where the first wrong line stands; also for a
+        log of another length), DigestMismatchError, InvalidJsonError for an id or folder that is not valid Unicode,
+        StorageFullError, LogBusyError.
         """
         ...
 

@@ -55,7 +55,7 @@ def land(transaction: Transaction, databases: Databases, share: Share) -> Landed
     settled = () if share.open_run is None else share.open_run.lines
     first = share.base.tail + 1 - len(settled)
     packed = pack(first, [*settled, *share.lines], share.digests, len(settled))
-    _put_records(transaction, databases, number, packed)
+    put_records(transaction, databases, number, packed)
     # Whoever archives a session needs no lease, so that flag is the store's and not the writer's.
     row = replace(share.row, number=number, archived=before is not None and before.archived)
     catalog.put(transaction, databases, row, before)
@@ -63,9 +63,9 @@ def land(transaction: Transaction, databases: Databases, share: Share) -> Landed
     return Landed(share, row, decode_record(last.first, last.value) if last.may_grow else None)
 
 
-def _put_records(transaction: Transaction, databases: Databases, number: int, packed: Sequence[Packed]) -> None:
-    """Store records, the first perhaps in place of an older one. New ones that belong at the very end of the database are
-    appended, which lets LMDB fill its pages to the brim; anywhere else it leaves a part of each page free."""
+def put_records(transaction: Transaction, databases: Databases, number: int, packed: Sequence[Packed]) -> None:
+    """Store records under a number, the first perhaps in place of an older one. New ones that belong at the very end of
+    the database are appended, which lets LMDB fill its pages to the brim; anywhere else it leaves a part of each free."""
     with transaction.cursor(db=databases.records) as cursor:
         last = cursor.key() if cursor.last() else b""
     for record in packed:

@@ -7,7 +7,7 @@ that. `fail_point` makes flushes fail as disks do. Never touches a file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 from typing import Final
 
@@ -28,10 +28,12 @@ from refold_storage import catalog
 from refold_storage.accept import Head
 from refold_storage.fork import check_fork_seq, forked_row
 from refold_storage.health import Vitals
+from refold_storage.intake import Intake
 from refold_storage.interface import Access, Clock, NewSession, RecentCursor, SessionRecord
 from refold_storage.lmdb_store import BACKLOG_BYTES, no_fault
 from refold_storage.memory_log import Medium, MemoryHandle, MemoryLog
 from refold_storage.transact import FailPoint
+from refold_storage.transfer import imported_row
 
 
 class MemoryStore:
@@ -104,6 +106,20 @@ class MemoryStore:
         log = self._log(session)
         self._medium.commit()
         log.row = replace(log.row, archived=archived)
+        return log.row.record
+
+    async def import_session(self, record: SessionRecord, lines: Iterable[bytes]) -> SessionRecord:
+        """Make a session of exact lines; see `interface.Store.import_session`."""
+        self._check_open()
+        empty = catalog.empty_row(NewSession(record.id, record.cwd, record.created_at))
+        self._check_new(record.id)
+        intake, log = Intake(), MemoryLog(imported_row(empty, record))
+        log.events, log.digests = intake.take(list(lines))
+        intake.finish(record)
+        log.head = intake.head
+        log.row = replace(log.row, tail=record.tail, head_digest=record.head_digest, summary=log.head.summary)
+        self._medium.commit()
+        self._committed(log)
         return log.row.record
 
     def get(self, session: SessionId) -> SessionRecord:

@@ -7,18 +7,15 @@ event loop's thread. How a store is opened is `lmdb_store.py`'s business.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from msgspec.structs import replace
 
 from refold_protocol.errors import (
     LogUnwritableError,
     RefoldError,
-    SessionAlreadyExistsError,
-    SessionAlreadyOwnedError,
-    SessionNotFoundError,
 )
 from refold_protocol.ids import SessionId, WriterId
 from refold_protocol.session.codec import decode_event
@@ -27,10 +24,7 @@ from refold_storage import catalog
 from refold_storage.accept import EMPTY_HEAD, Head
 from refold_storage.backlog import Backlog
 from refold_storage.catalog import SessionRow
-from refold_storage.change import Work, change
 from refold_storage.commit import CommitQueue
-from refold_storage.delete import delete
-from refold_storage.fork import fork
 from refold_storage.health import Vitals, vitals
 from refold_storage.interface import Access, Clock, NewSession, RecentCursor, SessionRecord
 from refold_storage.lease import Lease, Leases
@@ -40,9 +34,8 @@ from refold_storage.packing import may_grow
 from refold_storage.reading import check_tail, committed_lines, last_record, read_records
 from refold_storage.records import Record, decode_record
 from refold_storage.registry import REGISTRY
+from refold_storage.session_changes import SessionChanges, exists_already, unknown
 from refold_storage.tally import counted_summary
-
-T = TypeVar("T")
 
 
 class LmdbStore:
@@ -58,7 +51,7 @@ class LmdbStore:
         self._new_uuid = new_uuid
         self._limits = limits
         self._handles: set[ReadHandle | WriteHandle] = set()
-        self._changes: set[asyncio.Future[Any]] = set()
+        self._whole = SessionChanges(commits, leases, limits.flush_seconds)
         self._closed = False
 
     async def create(self, session: NewSession) -> WriteHandle:
@@ -66,12 +59,12 @@ class LmdbStore:
         that is not valid Unicode."""
         self._check_open()
         row = catalog.empty_row(session)
-        if self._row(session.id) is not None:
-            raise _exists(session.id)
-        lease = await self._reserve(session.id)
+        if self._whole.row(session.id) is not None:
+            raise exists_already(session.id)
+        lease = await self._whole.reserve(session.id)
         try:
-            if self._row(session.id) is not None:  # somebody was quicker
-                raise _exists(session.id)
+            if self._whole.row(session.id) is not None:  # somebody was quicker
+                raise exists_already(session.id)
             return self._write_handle(lease, row, EMPTY_HEAD, None)
         except BaseException:
             lease.release()
@@ -84,8 +77,8 @@ class LmdbStore:
             handle = ReadHandle(self.environment, session, self._handles.discard)
             self._handles.add(handle)
             return handle
-        if self._row(session) is None:  # asked first, so that no lock file appears for a session that is not there
-            raise _unknown(session)
+        if self._whole.row(session) is None:  # asked first, so that no lock file appears for a session that is not there
+            raise unknown(session)
         lease = await self._leases.take(session)
         try:
             row, head, open_run = self._stored(session)
@@ -100,8 +93,7 @@ class LmdbStore:
     async def fork(self, parent: SessionId, at: int, session: NewSession) -> SessionRecord:
         """Make a session that begins with the events 0 to `at` of another one; see `interface.Store.fork`."""
         self._check_open()
-        empty = catalog.empty_row(session)
-        return await self._whole(self._fork(parent, at, empty))
+        return await self._whole.fork(parent, at, session)
 
     async def examine(self, session: SessionId) -> ReadHandle:
         """Open a session for inspection; see `interface.Store.examine`."""
@@ -113,20 +105,24 @@ class LmdbStore:
     async def delete(self, session: SessionId) -> None:
         """Delete a session; see `interface.Store.delete`."""
         self._check_open()
-        await self._whole(self._delete(session))
+        await self._whole.delete(session)
 
     async def set_archived(self, session: SessionId, archived: bool) -> SessionRecord:
         """Set or take away the archived flag; see `interface.Store.set_archived`."""
         self._check_open()
-        row = await self._whole(self._change(partial(catalog.mark_archived, session=session, archived=archived)))
-        return row.record
+        return await self._whole.set_archived(session, archived)
+
+    async def import_session(self, record: SessionRecord, lines: Iterable[bytes]) -> SessionRecord:
+        """Make a session of exact lines; see `interface.Store.import_session`."""
+        self._check_open()
+        return await self._whole.import_session(record, lines)
 
     def get(self, session: SessionId) -> SessionRecord:
         """Give the committed record of a session. Raises SessionNotFoundError."""
         self._check_open()
-        row = self._row(session)
+        row = self._whole.row(session)
         if row is None:
-            raise _unknown(session)
+            raise unknown(session)
         return row.record
 
     def recent(self, *, limit: int, before: RecentCursor | None = None) -> list[tuple[RecentCursor, SessionRecord]]:
@@ -163,8 +159,7 @@ class LmdbStore:
         """Close every handle and the environment. Idempotent. The first flush that failed is raised at the end."""
         if self._closed:
             return
-        if self._changes:
-            await asyncio.wait(self._changes)
+        await self._whole.finish()
         handles = list(self._handles)
         ends = await asyncio.gather(*(handle.close() for handle in handles), return_exceptions=True)
         if not self._closed:
@@ -173,50 +168,6 @@ class LmdbStore:
         for end in ends:
             if end is not None:
                 raise end
-
-    async def _fork(self, parent: SessionId, at: int, empty: SessionRow) -> SessionRecord:
-        if self._row(parent) is None:  # asked first, so that no lock file appears for nothing
-            raise _unknown(parent)
-        lease = await self._reserve(empty.id)
-        try:
-            return (await self._change(partial(fork, parent=parent, at=at, empty=empty))).record
-        finally:
-            lease.release()
-
-    async def _delete(self, session: SessionId) -> None:
-        if self._row(session) is None:
-            raise _unknown(session)
-        lease = await self._leases.take(session)
-        try:
-            await self._change(partial(delete, session=session))
-        finally:
-            lease.release()
-
-    async def _reserve(self, session: SessionId) -> Lease:
-        """Take the lease of a session that is to be made."""
-        try:
-            return await self._leases.take(session)
-        except SessionAlreadyOwnedError:
-            raise _exists(session) from None
-
-    async def _change(self, work: Work[T]) -> T:
-        return await change(self.commits, work, self._limits.flush_seconds)
-
-    async def _whole(self, steps: Coroutine[Any, Any, T]) -> T:
-        """Run `steps` to their end, also when the caller is cancelled: a lease must not be freed in the middle."""
-        task = asyncio.ensure_future(steps)
-        self._changes.add(task)
-        task.add_done_callback(self._over)
-        return await asyncio.shield(task)
-
-    def _over(self, task: asyncio.Future[Any]) -> None:
-        self._changes.discard(task)
-        if not task.cancelled():
-            task.exception()  # looked at, so that asyncio does not report it when the caller was cancelled meanwhile
-
-    def _row(self, session: SessionId) -> SessionRow | None:
-        with self.environment.reading() as transaction:
-            return catalog.find(transaction, self.environment.databases, session)
 
     def _surveyed(self, behind: bytes) -> list[tuple[bytes, SessionId | RefoldError]]:
         with self.environment.reading() as transaction:
@@ -228,7 +179,7 @@ class LmdbStore:
         with self.environment.reading() as transaction:
             row = catalog.find(transaction, databases, session)
             if row is None:
-                raise _unknown(session)
+                raise unknown(session)
             catalog.refuse_later_row(transaction, databases, session)
             check_tail(transaction, databases.records, row)
             stored = last_record(transaction, databases.records, row.number)
@@ -252,14 +203,6 @@ class LmdbStore:
     def _check_open(self) -> None:
         if self._closed:
             raise LogUnwritableError("the store was closed")
-
-
-def _unknown(session: SessionId) -> SessionNotFoundError:
-    return SessionNotFoundError(f"there is no session {session}", session=session)
-
-
-def _exists(session: SessionId) -> SessionAlreadyExistsError:
-    return SessionAlreadyExistsError(f"there is a session {session} already", session=session)
 
 
 _PAGE: Final = 256

@@ -100,9 +100,6 @@ async def test_a_session_that_somebody_writes_is_not_deleted(store: Store) -> No
 async def test_readers_of_a_deleted_session_are_told(store: Store) -> None:
     await (await filled(store, chunks(700))).close()
     reader = await store.open(SESSION, "read")
-    walking, reading = reader.records(), reader.read()
-    next(walking)
-    next(reading)
     await store.delete(SESSION)
     for use in (
         reader.refresh,

@@ -1,0 +1,77 @@
+"""Owns what lines must be to become a log: each an event, strict JSON, in its place, not earlier than the one before it.
+
+Pure, and fed batch by batch; keeps the digest and the summary, no line. Both stores import through it. What a log means,
+its grammar, is not judged here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from refold_protocol.errors import DigestMismatchError, InvalidJsonError, SessionCorruptionError
+from refold_protocol.json_text import parse_strict
+from refold_protocol.session.chain import chain_step
+from refold_protocol.session.codec import decode_event
+from refold_protocol.session.events import Event
+from refold_protocol.session.summary import summary_step
+from refold_storage.accept import EMPTY_HEAD, Head
+from refold_storage.interface import SessionRecord
+from refold_storage.records import MAX_LINE_BYTES
+
+
+class Intake:
+    """A log that is being read in. `head` is where it ends so far."""
+
+    def __init__(self) -> None:
+        self.head: Head = EMPTY_HEAD
+
+    def take(self, lines: Sequence[bytes]) -> tuple[list[Event], list[bytes]]:
+        """Check the next lines; give their events and the chain's digest after each. Raises SessionCorruptionError with
+        the `seq` at which the first wrong line stands."""
+        events: list[Event] = []
+        digests: list[bytes] = []
+        tail, time, digest, summary = self.head.tail, self.head.time, self.head.digest, self.head.summary
+        for line in lines:
+            event = _event(line, tail + 1)
+            if event.time < time and tail >= 0:
+                _refuse(tail + 1, f"its time {event.time} lies before the event before it")
+            tail, time = event.seq, event.time
+            digest, summary = chain_step(digest, line), summary_step(summary, event)
+            events.append(event)
+            digests.append(digest)
+        self.head = Head(tail, time, digest, summary)
+        return events, digests
+
+    def finish(self, record: SessionRecord) -> None:
+        """Compare what was read with the record that came with it. Raises SessionCorruptionError for another length or
+        writers that cannot be, DigestMismatchError for another digest."""
+        tail, digest = self.head.tail, self.head.digest.hex()
+        if tail != record.tail or tail < 0:
+            raise SessionCorruptionError(f"the lines end at event {tail}, where the record says {record.tail}", seq=tail + 1)
+        if digest != record.head_digest:
+            raise DigestMismatchError(f"the lines give {digest}, where the record says {record.head_digest}", seq=tail)
+        before = -1
+        for writer, first in record.writers:
+            if not before < first <= tail:
+                raise SessionCorruptionError(f"writer {writer} cannot have begun at event {first}", seq=max(first, 0))
+            before = first
+
+
+def _event(line: bytes, seq: int) -> Event:
+    if b"\n" in line or len(line) > MAX_LINE_BYTES:
+        _refuse(seq, "a line break, or more bytes than a line can have")
+    try:
+        event = decode_event(line)
+        parse_strict(line.decode())
+    except SessionCorruptionError as error:
+        _refuse(seq, error.message)
+    except (InvalidJsonError, UnicodeDecodeError) as error:
+        _refuse(seq, str(error))
+    if event.seq != seq:
+        _refuse(seq, f"it calls itself {event.seq}")
+    return event
+
+
+def _refuse(seq: int, reason: str) -> NoReturn:
+    raise SessionCorruptionError(f"event {seq}: {reason}", seq=seq)
