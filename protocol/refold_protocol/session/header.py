@@ -97,7 +97,7 @@ def _leads_to(recorded: EpochHeader, delta: RequestHeaderDelta, wanted: EpochHea
 def _is_shorter(delta: RequestHeaderDelta, snapshot: RequestHeader) -> bool:
     try:
         return len(encode_compact(delta)) < len(encode_compact(snapshot))
-    except (UnicodeEncodeError, OverflowError):  # text or number that no line can hold: `seal` refuses either, and says why
+    except UnicodeEncodeError:  # text that no line can hold: `seal` refuses the snapshot, and says why
         return False
 
 

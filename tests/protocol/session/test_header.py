@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.codec import decode_event, seal
-from refold_protocol.session.events import Draft, Event, RequestHeader, RequestHeaderDelta
-from refold_protocol.session.header import canonical_config, canonical_header, fold_header, header_draft
-from refold_protocol.session.header_types import CallConfig, EpochHeader, SystemDelta, ToolSchema
+from refold_protocol.session.events import Draft, Event, RequestHeader
+from refold_protocol.session.header import canonical_config, canonical_header, fold_header
+from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
 from refold_protocol.session.messages import Message, encode_compact, text_content
 from tests.support import strategies
 from tests.support.log_strategies import logs
@@ -109,25 +108,3 @@ def test_the_last_snapshot_is_in_force_whatever_stands_behind_it() -> None:
 def test_folding_a_prefix_and_going_on_equals_folding_all(log: Log, cut: int) -> None:
     whole = fold_header(log.events)
     assert fold_header(log.events[cut:], fold_header(log.events[:cut])) == whole == log.horizon.header
-
-
-def test_the_first_request_of_a_session_records_its_header_as_initial() -> None:
-    assert header_draft(None, HEADER, anchored=False) == Draft(RequestHeader(HEADER, "initial"))
-
-
-@pytest.mark.parametrize("wanted", [HEADER, OTHER], ids=["equal", "changed"])
-def test_the_first_request_of_a_later_instance_records_its_header_even_when_it_is_equal(wanted: EpochHeader) -> None:
-    assert header_draft(HEADER, wanted, anchored=False) == Draft(RequestHeader(wanted, "resume"))
-
-
-def test_a_later_request_records_its_header_only_when_it_changed() -> None:
-    same = EpochHeader(CallConfig("engine", "chain", "chat-completions"), HEADER.system, HEADER.tools)
-    assert same is not HEADER
-    assert header_draft(HEADER, same, anchored=True) is None
-    changed = EpochHeader(HEADER.config, "Be thorough.", HEADER.tools)
-    delta = RequestHeaderDelta(system=SystemDelta(0, ("Be thorough.",), 0))
-    assert header_draft(HEADER, changed, anchored=True) == Draft(delta)
-
-
-def test_without_a_header_in_the_log_there_is_nothing_to_change() -> None:
-    assert header_draft(None, HEADER, anchored=True) == Draft(RequestHeader(HEADER, "initial"))

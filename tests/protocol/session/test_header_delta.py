@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +23,8 @@ READ, LIST, EDIT = (ToolSchema(name, "Does it.", JsonText("{}")) for name in ("r
 EDIT_2 = ToolSchema("edit", "Does it well.", JsonText("{}"))
 RULES = (Message("user", text_content("House rules")),)
 BASE = EpochHeader(HEADER.config, "one\ntwo\nthree\nfour", (READ, LIST, EDIT), RULES)
-ANY = strategies.headers().map(canonical_header)
+OPAQUE = st.sampled_from((JsonText("{}"), JsonText('{"a" : "\u2028"}')))
+ANY = strategies.structs(EpochHeader, OPAQUE)
 
 
 def written(old: EpochHeader, new: EpochHeader) -> EpochHeader:
@@ -49,7 +48,7 @@ def test_what_is_written_of_a_change_makes_the_new_header_of_the_old_one(pair: t
     assert encode_compact(written(old, new)) == encode_compact(new)
 
 
-@given(ANY | strategies.headers(), ANY)
+@given(ANY, ANY.map(canonical_header))
 def test_and_so_it_does_for_headers_that_have_nothing_in_common(old: EpochHeader, new: EpochHeader) -> None:
     assert written(old, new) == new
 
@@ -199,43 +198,6 @@ def test_the_call_config_is_replaced_whole() -> None:
     assert written(BASE, after) == after
 
 
-@pytest.mark.parametrize(("one", "other"), [(1, 1.0), (0.0, -0.0)])
-def test_a_number_that_is_written_otherwise_is_no_change(one: float, other: float) -> None:
-    old, new = (canonical_header(replace(BASE, config=replace(BASE.config, temperature=number))) for number in (one, other))
-    assert encode_compact(old) == encode_compact(new)
-    assert header_draft(old, new, anchored=True) is None
-
-
-def test_a_delta_that_is_no_shorter_than_the_header_is_a_snapshot() -> None:
-    after = EpochHeader(replace(BASE.config, model="random"), "five", (READ,), (*RULES, *RULES))
-    delta = diff_header(replace(BASE, tools=None), after)
-    assert delta is not None
-    assert len(encode_compact(delta)) >= len(encode_compact(RequestHeader(after, "fallback")))
-    draft = header_draft(replace(BASE, tools=None), after, anchored=True)
-    assert draft == Draft(RequestHeader(after, "fallback"))
-
-
-def test_what_no_line_can_hold_is_left_for_the_codec_to_refuse() -> None:
-    after = replace(BASE, system="half \ud83d of a pair")
-    draft = header_draft(BASE, after, anchored=True)
-    assert draft == Draft(RequestHeader(after, "fallback"))
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [RequestHeaderDelta(config=replace(BASE.config, model="another")), RequestHeaderDelta(system=SystemDelta(90, (), 9))],
-    ids=["leads elsewhere", "does not fit"],
-)
-def test_the_writer_tries_its_own_delta_before_it_trusts_it(monkeypatch: pytest.MonkeyPatch, wrong: RequestHeaderDelta) -> None:
-    after = replace(BASE, config=replace(BASE.config, model="random"))
-
-    def faulty(*_: Any) -> RequestHeaderDelta:
-        return wrong
-
-    monkeypatch.setattr("refold_protocol.session.header.diff_header", faulty)
-    assert header_draft(BASE, after, anchored=True) == Draft(RequestHeader(after, "fallback"))
-
-
 def test_a_delta_before_any_snapshot_is_a_corrupt_log() -> None:
     with pytest.raises(SessionCorruptionError, match="event 7 changes a header, but none was recorded") as caught:
         fold_header([of(RequestHeaderDelta(config=HEADER.config))])
@@ -287,7 +249,7 @@ def test_what_a_delta_leaves_empty_is_absent() -> None:
     assert apply_delta(BASE, delta) == EpochHeader(BASE.config)
 
 
-@given(strategies.headers(), strategies.structs(RequestHeaderDelta))
+@given(ANY, strategies.structs(RequestHeaderDelta, OPAQUE))
 def test_any_delta_gives_a_header_or_is_refused_as_corrupt(header: EpochHeader, delta: RequestHeaderDelta) -> None:
     try:
         after = apply_delta(canonical_header(header), delta)
