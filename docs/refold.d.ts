@@ -940,7 +940,7 @@ export interface ToolListResult {
   tools: ToolRow[];
 }
 
-/** A tool as models are told of it. `parameters` is its JSON Schema; `source` is `builtin`. */
+/** A tool as models are told of it. `parameters` is its JSON Schema; `source` is `builtin`, or `plugin:NAME`. */
 export interface ToolRow {
   name: string;
   description: string;
@@ -949,13 +949,17 @@ export interface ToolRow {
   source: string;
 }
 
-/** `daemon/health`. `unsent` counts replies and requests that the client has not read. */
+/**
+ * `daemon/health`. `plugins` are in the order in which they were loaded; `unsent` counts replies and requests that the
+ * client has not read.
+ */
 export interface DaemonHealthResult {
   version: string;
   pid: number;
   uptimeMs: number;
   store: StoreHealth;
   sessions: LiveHealth[];
+  plugins?: PluginHealth[];
   unsent?: number;
   unsentBytes?: number;
 }
@@ -978,6 +982,30 @@ export interface LiveHealth {
   tail: number;
   durable: number;
   trouble?: string;
+}
+
+/**
+ * A plugin that is loaded: where it comes from, the tools and event types that it brought, its seams in the order of a
+ * turn. What comes with refold is the plugin `refold`.
+ */
+export interface PluginHealth {
+  plugin: string;
+  origin: string;
+  tools: string[];
+  eventTypes: string[];
+  seams: SeamTally[];
+}
+
+/**
+ * What a plugin did at one seam since the daemon began: calls of its handlers there, failures among them, and their own
+ * time in milliseconds, without what they waited for the rest of a chain.
+ */
+export interface SeamTally {
+  seam: string;
+  calls: number;
+  failures: number;
+  totalMs: number;
+  slowestMs: number;
 }
 
 /** `daemon/schema`: the method table as JSON Schema, and its digest. */

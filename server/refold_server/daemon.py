@@ -24,7 +24,7 @@ from refold_protocol.session.messages import Source
 from refold_server.cli.exits import exit_of_error
 from refold_server.config import load_config
 from refold_server.config_types import Config
-from refold_server.host import Surroundings
+from refold_server.host import Surroundings, surroundings
 from refold_server.lsp.side import LanguageSide
 from refold_server.rpc.dispatch import Handler, Service
 from refold_server.rpc.endings import EndReason
@@ -126,11 +126,12 @@ class Daemon:
 
     async def _open(self) -> _Ready:
         assert self._config is not None  # nothing but `initialize` is dispatched before it
-        shared = Surroundings(self._config, self._language)
+        shared = await surroundings(self._config, self._language)
         store = await open_configured_store(self._config.store, client=_client_name(self._params))
         info = self._params.client_info
         client = None if info is None else ClientInfo(info.name, info.version)
-        sessions = Sessions(store, shared.host, self._spawn, client, StatusNotices(self._endpoint.notify).watch)
+        watch = StatusNotices(self._endpoint.notify).watch
+        sessions = Sessions(store, shared.host, self._spawn, client, watch, shared.plugins)
         events = EventMethods(sessions, self._endpoint, self._group)
         source = Source("client", None if client is None else client.name)
         return _Ready(sessions, events, shared, routes(sessions, shared, events, self._endpoint, source))

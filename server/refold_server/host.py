@@ -1,37 +1,63 @@
 """Owns what a loop instance finds around it: call configs, providers and tools, as the configuration says.
 
-Providers are opened once per process and shared by its sessions; a workspace belongs to one session.
+Providers are opened once per process and shared by its sessions; a workspace belongs to one session. The tool `read_skill`
+is offered where there is a skill to read when an instance offers tools first, and to no session that would pay for nothing.
 """
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 
-from refold_protocol.errors import ProviderError
+import anyio.to_thread
+
+from refold_protocol.errors import ConfigError, ProviderError
 from refold_protocol.ids import CallId
 from refold_protocol.session.events import SessionSettings
+from refold_protocol.session.foreign import readable
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_server.checks.live import CheckMode
 from refold_server.config_call import call_config, permission_mode, step_limit
 from refold_server.config_types import Config, Mode
+from refold_server.plugins.loading import load_plugins, plugin_sources
+from refold_server.plugins.registry import NO_PLUGINS, Plugins
+from refold_server.prefix.built_in import Sights, built_in
 from refold_server.providers.provider import Provider
 from refold_server.providers.registry import close_providers, open_provider
 from refold_server.tools.execute import Proposed, ToolAnswer, execute, propose
 from refold_server.tools.open_buffers import NO_BUFFERS, OpenBuffers
 from refold_server.tools.paths import Workspace
-from refold_server.tools.registry import built_in_tools
+from refold_server.tools.read_skill import READ_SKILL
+from refold_server.tools.registry import Registry, offered_tools
+from refold_server.tools.skills import SkillShelf, has_skills
 from refold_server.tools.tool import ToolContext
 
 
 class Surroundings:
-    """What all sessions of a process share; `buffers` is what the editor has open, if there is one. Raises ConfigError for
-    tools that are not there."""
+    """What all sessions of a process share; `buffers` is what the editor has open, if there is one, `loaded` the plugins
+    besides those that come with refold. Raises ConfigError for tools that are not there."""
 
-    def __init__(self, config: Config, buffers: OpenBuffers = NO_BUFFERS) -> None:
+    def __init__(self, config: Config, buffers: OpenBuffers = NO_BUFFERS, loaded: Plugins = NO_PLUGINS) -> None:
         self.config = config
         self.buffers = buffers
-        self.registry = built_in_tools(config.tools.enabled)
+        self.registry = offered(config, loaded)
+        self.plugins: Plugins = built_in(config.prefix, Sights(lambda: self.shelf, buffers)).then(loaded)
+        """What takes part at the seams of every session: what comes with refold first."""
         self._providers: dict[str, Provider] = {}
+        self._readable = ExitStack()
+        self._readable.enter_context(readable(one.name for one in loaded.event_types))
+
+    @cached_property
+    def shelf(self) -> SkillShelf:
+        """Where skills lie besides a session's folder."""
+        from refold_server.config import default_skills_path  # on use: it imports what starts of the daemon need not wait for
+
+        try:
+            home = Path.home()
+        except RuntimeError:  # a user without one
+            home = None
+        return SkillShelf(self.config.prefix.skills_folder or default_skills_path(), home)
 
     def host(self, cwd: str) -> SessionHost:
         """Give the host of a session whose folder is `cwd`."""
@@ -48,8 +74,28 @@ class Surroundings:
         return known
 
     async def close(self) -> None:
-        """Give back what providers hold. Idempotent."""
+        """Give back what providers hold, and let foreign events be foreign again. Idempotent."""
+        self._readable.close()
         await close_providers()
+
+
+async def surroundings(config: Config, buffers: OpenBuffers = NO_BUFFERS) -> Surroundings:
+    """Load the plugins that the configuration names, in a thread, and give what all sessions share. Raises ConfigError."""
+    sources = plugin_sources(config.plugins)
+    loaded = NO_PLUGINS
+    if sources:  # what is imported may take its time; whoever waits meanwhile can be heard
+        loaded = await anyio.to_thread.run_sync(load_plugins, sources, abandon_on_cancel=True)
+    return Surroundings(config, buffers, loaded)
+
+
+def offered(config: Config, loaded: Plugins) -> Registry:
+    """Give the tools that models are told of. Raises ConfigError for one that is enabled and not there."""
+    written = config.tools.enabled_written
+    try:
+        return offered_tools((one.tool for one in loaded.tools), config.tools.enabled)
+    except ConfigError as error:
+        reason = error.message.removeprefix(f"{error.key}: ")
+        raise ConfigError(error.key, reason, file=written.file, line=written.line) from None
 
 
 class SessionHost:
@@ -58,6 +104,7 @@ class SessionHost:
     def __init__(self, shared: Surroundings, workspace: Workspace) -> None:
         self._shared = shared
         self._workspace = workspace
+        self._reads_skills: bool | None = None
 
     def call_config(self, settings: SessionSettings) -> CallConfig:
         """Resolve the call config. Raises ConfigError and ProviderError `model.unconfigured`."""
@@ -73,7 +120,10 @@ class SessionHost:
 
     def tools(self) -> tuple[ToolSchema, ...]:
         """Give the tools that are there, in their order."""
-        return self._shared.registry.schemas
+        if self._reads_skills is None:
+            wanted = self._shared.config.prefix.skills and self._shared.registry.find(READ_SKILL) is not None
+            self._reads_skills = wanted and has_skills(self._workspace.root, self._shared.shelf)
+        return tuple(one for one in self._shared.registry.schemas if one.name != READ_SKILL or self._reads_skills)
 
     def live_checks(self) -> CheckMode:
         """Tell which requests are compared with the log before they leave."""
@@ -94,10 +144,13 @@ class SessionHost:
 
     async def propose(self, call_id: CallId, name: str, arguments: str) -> Proposed | ToolAnswer | None:
         """Work out what a call that changes something would do; None for one that may just run."""
-        context = ToolContext(self._workspace, call_id, buffers=self._shared.buffers)
+        context = self._context(call_id)
         return await propose(self._shared.registry, name, arguments, context)
 
     async def run_tool(self, call_id: CallId, name: str, arguments: str) -> ToolAnswer:
         """Run a call in the workspace."""
-        context = ToolContext(self._workspace, call_id, buffers=self._shared.buffers)
+        context = self._context(call_id)
         return await execute(self._shared.registry, name, arguments, context)
+
+    def _context(self, call_id: CallId) -> ToolContext:
+        return ToolContext(self._workspace, call_id, buffers=self._shared.buffers, skills=self._shared.shelf)

@@ -29,6 +29,7 @@ ROW_OF = {
     "ToolRow": ("tool/list", "tools"),
     "StoreHealth": ("daemon/health", "store"),
     "LiveHealth": ("daemon/health", "sessions"),
+    "PluginHealth": ("daemon/health", "plugins"),
 }
 
 TYPES = {name: kind for name, kind in vars(results).items() if is_typeddict(kind)}

@@ -196,6 +196,15 @@ EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
             60_000,
             listing.StoreHealth("/var/lib/refold", 0, 122_880, 1 << 40, 98_304, 3, 1),
             (listing.LiveHealth(SESSION, "running", 57, 52, "no space left"),),
+            (
+                listing.PluginHealth(
+                    "notes",
+                    "/home/me/notes.py",
+                    ("note",),
+                    ("notes/taken",),
+                    (listing.SeamTally("tools/pre-execute", 12, 0, 3.5, 0.9),),
+                ),
+            ),
             2,
             512,
         ),

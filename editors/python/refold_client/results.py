@@ -128,6 +128,16 @@ class LiveHealth(TypedDict):
     trouble: NotRequired[str]
 
 
+class PluginHealth(TypedDict):
+    """A plugin that is loaded, with what it brought; each of `seams` has `seam`, `calls`, `failures`, `totalMs`, `slowestMs`."""
+
+    plugin: str
+    origin: str
+    tools: list[str]
+    eventTypes: list[str]
+    seams: list[dict[str, Any]]
+
+
 class Health(TypedDict):
     """`daemon/health`. `unsent` counts replies and requests that we have not read."""
 
@@ -136,6 +146,7 @@ class Health(TypedDict):
     uptimeMs: int
     store: StoreHealth
     sessions: list[LiveHealth]
+    plugins: NotRequired[list[PluginHealth]]
     unsent: NotRequired[int]
     unsentBytes: NotRequired[int]
 

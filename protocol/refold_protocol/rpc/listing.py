@@ -87,7 +87,7 @@ class ModelListResult(Struct, frozen=True, gc=False):
 
 
 class ToolRow(Struct, frozen=True, gc=False, rename="camel"):
-    """A tool as models are told of it. `parameters` is its JSON Schema; `source` is `builtin`."""
+    """A tool as models are told of it. `parameters` is its JSON Schema; `source` is `builtin`, or `plugin:NAME`."""
 
     name: str
     description: str
@@ -124,14 +124,38 @@ class LiveHealth(Struct, frozen=True, gc=False, omit_defaults=True):
     trouble: str | None = None
 
 
+class SeamTally(Struct, frozen=True, gc=False, rename="camel"):
+    """What a plugin did at one seam since the daemon began: calls of its handlers there, failures among them, and their own
+    time in milliseconds, without what they waited for the rest of a chain."""
+
+    seam: str
+    calls: int
+    failures: int
+    total_ms: float
+    slowest_ms: float
+
+
+class PluginHealth(Struct, frozen=True, gc=False, rename="camel"):
+    """A plugin that is loaded: where it comes from, the tools and event types that it brought, its seams in the order of a
+    turn. What comes with refold is the plugin `refold`."""
+
+    plugin: str
+    origin: str
+    tools: tuple[str, ...]
+    event_types: tuple[str, ...]
+    seams: tuple[SeamTally, ...]
+
+
 class DaemonHealthResult(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
-    """`daemon/health`. `unsent` counts replies and requests that the client has not read."""
+    """`daemon/health`. `plugins` are in the order in which they were loaded; `unsent` counts replies and requests that the
+    client has not read."""
 
     version: str
     pid: int
     uptime_ms: int
     store: StoreHealth
     sessions: tuple[LiveHealth, ...]
+    plugins: tuple[PluginHealth, ...] = ()
     unsent: int = 0
     unsent_bytes: int = 0
 

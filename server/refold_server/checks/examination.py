@@ -71,6 +71,16 @@ class StoreState(Struct, frozen=True, gc=False, omit_defaults=True, rename="came
     max_bytes: int | None = None
 
 
+class PluginState(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """A plugin of the configuration; without a name where it could not be loaded."""
+
+    origin: str
+    plugin: str | None = None
+    tools: tuple[str, ...] = ()
+    event_types: tuple[str, ...] = ()
+    seams: tuple[str, ...] = ()
+
+
 class Finding(Struct, frozen=True, gc=False):
     """Something that is wrong: a stable word, a sentence, and what to do."""
 
@@ -90,6 +100,7 @@ class Examination(Struct, frozen=True, gc=False, omit_defaults=True, rename="cam
     free_bytes: int | None = None
     leases: tuple[LeaseHolder, ...] = ()
     providers: tuple[ProviderRow, ...] = ()
+    plugins: tuple[PluginState, ...] = ()
     findings: tuple[Finding, ...] = ()
 
 

@@ -38,9 +38,9 @@ async def _command(options: argparse.Namespace, prompt: str, interrupts: Interru
     screen = Screen(sys.stdout)
     screen.line(screen.look.bold(f"> {prompt}"))
     screen.flush()
-    async with opened(config, create=True) as around:
+    outlet = Outlet(sys.stdout, vital=True)
+    async with opened(config, create=True, turns=True) as around:
         session = await open_session(around, None, cwd)
-        outlet = Outlet(sys.stdout, vital=True)
         code = await run_prompt(session, prompt, Printer(outlet, outlet), interrupts)
         screen.line()
         screen.line(f"{_counted(session)} Another process rebuilds every request:")

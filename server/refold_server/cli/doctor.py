@@ -30,6 +30,7 @@ from refold_server.checks.examination import (
     findings,
     trouble,
 )
+from refold_server.checks.plugins import examine_plugins
 from refold_server.cli.exits import COMPLETED, INTERNAL
 from refold_server.cli.interrupts import run_reading
 from refold_server.cli.opened import opened, read_config
@@ -76,7 +77,9 @@ async def examine(options: argparse.Namespace) -> Examination:
         examined = await _with_store(examined, config)
     except RefoldError as error:  # what stands outside the store can be told all the same
         examined = replace(examined, findings=(trouble(error),))
-    return replace(examined, findings=(*examined.findings, *findings(examined, keys)))
+    plugins, broken = examine_plugins(config)
+    found = (*examined.findings, *broken, *findings(examined, keys))
+    return replace(examined, plugins=plugins, findings=found)
 
 
 async def _with_store(examined: Examination, config: Config) -> Examination:
@@ -87,7 +90,7 @@ async def _with_store(examined: Examination, config: Config) -> Examination:
     if not (folder / DATA_FILE).exists():
         return examined
     held = holdings(folder.resolve())
-    async with opened(config) as around:
+    async with opened(config, plugins=False) as around:
         names, unreadable = _surveyed(around.store)
         state = _state(around.store.vitals(), unreadable, config.store.max_bytes)
     return replace(examined, store=state, leases=tuple(_lease(one, names) for one in held))

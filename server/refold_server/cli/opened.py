@@ -5,20 +5,22 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold_protocol.errors import RefoldError
 from refold_protocol.session.events import AbortCause
 from refold_server.cli.failures import single
 from refold_server.config import load_config
-from refold_server.config_types import Config
-from refold_server.host import Surroundings
+from refold_server.config_types import Config, ToolsConfig
+from refold_server.host import Surroundings, surroundings
 from refold_server.sessions.registry import Sessions
 from refold_server.stores import open_configured_store
 from refold_storage.interface import Store
@@ -57,10 +59,22 @@ def _tell_logs(level: str) -> None:
 
 
 @asynccontextmanager
-async def opened(config: Config, *, create: bool = False) -> AsyncGenerator[Opened, None]:
-    """Open the store (a new one only with `create`) and give a command its surroundings. Raises what opening raises; at
-    the end turns are stopped, sessions flushed and closed, and the first trouble of that is raised."""
-    shared = Surroundings(config)
+async def opened(
+    config: Config, *, create: bool = False, plugins: bool = True, turns: bool = False
+) -> AsyncGenerator[Opened, None]:
+    """Open the store (a new one only with `create`) and give a command its surroundings, with the user's plugins unless it
+    needs none. Raises what opening raises; at the end turns are stopped, sessions flushed and closed, and the first trouble of
+    that is raised. What plugins print while they are loaded goes to standard error, as does all that is printed to
+    `sys.stdout` while a command runs `turns`: it takes its own stream before."""
+    with redirect_stdout(sys.stderr):
+        shared = await surroundings(config) if plugins else Surroundings(replace(config, tools=ToolsConfig(())))
+    with redirect_stdout(sys.stderr) if turns else nullcontext():
+        async with _running(config, shared, create=create) as around:
+            yield around
+
+
+@asynccontextmanager
+async def _running(config: Config, shared: Surroundings, *, create: bool) -> AsyncGenerator[Opened, None]:
     store = await open_configured_store(config.store, create=create, client="refold command")
     troubles: list[RefoldError] = []
     try:
@@ -69,7 +83,7 @@ async def opened(config: Config, *, create: bool = False) -> AsyncGenerator[Open
             def spawn(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
                 tasks.start_soon(work)
 
-            sessions = Sessions(store, shared.host, spawn)
+            sessions = Sessions(store, shared.host, spawn, plugins=shared.plugins)
             try:
                 yield Opened(config, store, sessions, shared)
             finally:

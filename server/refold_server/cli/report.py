@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from refold_server.checks.examination import Examination, LeaseHolder, StoreState
+from refold_server.checks.examination import Examination, LeaseHolder, PluginState, StoreState
 from refold_server.cli.people import printable
 from refold_server.cli.screen import Look
 
@@ -32,6 +32,8 @@ def report_lines(examined: Examination, look: Look) -> Iterator[str]:
     for row in examined.providers:
         where = "" if row.base_url is None else f" at {row.base_url}"
         yield _fact(look, "provider", f"{row.provider}: {row.dialect}{where}, {_CREDENTIALS[row.credentials]}")
+    for plugin in examined.plugins:
+        yield _fact(look, "plugin", _plugin(plugin))
     yield ""
     for finding in examined.findings:
         yield f"{look.red('✗')} {printable(finding.message)}"
@@ -60,6 +62,14 @@ def _config(examined: Examination) -> str:
     config = examined.config
     named = "" if config.named_by is None else f" (named by {config.named_by})"
     return f"{config.file}{named}{'' if config.exists else ' (not there: the defaults hold)'}"
+
+
+def _plugin(plugin: PluginState) -> str:
+    if plugin.plugin is None:
+        return f"{plugin.origin} (cannot be loaded)"
+    rows = (("tools", plugin.tools), ("event types", plugin.event_types), ("seams", plugin.seams))
+    brings = "; ".join(f"{word} {', '.join(names)}" for word, names in rows if names)
+    return f"{plugin.plugin}: {brings or 'brings nothing'} ({plugin.origin})"
 
 
 def _lease(lease: LeaseHolder) -> str:

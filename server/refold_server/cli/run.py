@@ -52,7 +52,7 @@ async def _command(options: argparse.Namespace, prompt: str, interrupts: Interru
     if options.session is None:
         resolve_model(config, config.model)  # told before a store is made
     printer = Printer(Outlet(sys.stdout, vital=True), Outlet(sys.stderr, vital=False), as_json=options.json)
-    async with opened(config, create=options.session is None) as around:
+    async with opened(config, create=options.session is None, turns=True) as around:
         session = await open_session(around, options.session, cwd)
         return await run_prompt(session, prompt, printer, interrupts)
 

@@ -38,7 +38,7 @@ async def _command(options: argparse.Namespace) -> int:
     out, aside = Screen(sys.stdout), Screen(sys.stderr, vital=False)
     config = read_config(options)
     folder = _folder(options)
-    async with opened(config) as around:
+    async with opened(config, plugins=False) as around:
         rows, more = _rows(around.sessions, folder, options.text, options.limit)
     if options.json:
         for row in rows:

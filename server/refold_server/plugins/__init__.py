@@ -42,6 +42,9 @@ from refold_server.plugins.seam import (
     TURN_STOP,
     Seam,
 )
+from refold_server.plugins.tools import tool
+from refold_server.tools.failure import ToolFailure
+from refold_server.tools.tool import ToolContext, ToolOutput
 
 __all__ = [
     "ASSEMBLE",
@@ -78,5 +81,9 @@ __all__ = [
     "StepOver",
     "Stop",
     "Submit",
+    "ToolContext",
+    "ToolFailure",
+    "ToolOutput",
     "context",
+    "tool",
 ]

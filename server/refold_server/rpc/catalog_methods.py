@@ -24,6 +24,7 @@ from refold_protocol.rpc.listing import (
 from refold_protocol.rpc.params import NoParams, SessionListParams
 from refold_protocol.rpc.schema import schema_of
 from refold_server.host import Surroundings
+from refold_server.plugins.account import plugin_rows
 from refold_server.sessions.listing import page_of_sessions, read_cursor
 from refold_server.sessions.models import model_rows, provider_rows
 from refold_server.sessions.registry import Sessions
@@ -60,12 +61,15 @@ class CatalogMethods:
         """tool/list."""
         del params
         registry = self._shared.registry
+        brought = {one.tool.schema.name: one.plugin for one in self._shared.plugins.tools}
         rows: list[ToolRow] = []
         for schema in registry.schemas:
             tool = registry.find(schema.name)
             read_only = tool is not None and tool.read_only
             parameters = Raw(schema.parameters.encode())
-            rows.append(ToolRow(schema.name, schema.description, parameters, read_only, "builtin"))
+            plugin = brought.get(schema.name)
+            source = "builtin" if plugin is None else f"plugin:{plugin}"
+            rows.append(ToolRow(schema.name, schema.description, parameters, read_only, source))
         return ToolListResult(tuple(rows))
 
     async def health(self, params: NoParams) -> DaemonHealthResult:
@@ -86,7 +90,8 @@ class CatalogMethods:
             for session in self._sessions
         )
         uptime = int((time.monotonic() - self._began) * 1000)
-        return DaemonHealthResult(VERSION, os.getpid(), uptime, store, live, *self._unsent())
+        plugins = plugin_rows(self._shared.plugins)
+        return DaemonHealthResult(VERSION, os.getpid(), uptime, store, live, plugins, *self._unsent())
 
     async def schema(self, params: NoParams) -> DaemonSchemaResult:
         """daemon/schema."""

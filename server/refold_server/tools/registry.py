@@ -1,7 +1,7 @@
 """Owns the table of built-in tools and the tools that one daemon has, in an order that nothing can change.
 
 Tools stand before the history in every provider's prompt: another order would make the whole history be paid again. So
-it is the order of the table, however a configuration lists the names.
+it is the order of the table, then that in which plugins registered theirs, however a configuration lists the names.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from refold_protocol.errors import ConfigError, InvariantError
 from refold_protocol.session.header_types import ToolSchema
 from refold_server.tools.list_files import ListFiles
 from refold_server.tools.read_file import ReadFile
+from refold_server.tools.read_skill import ReadSkill
 from refold_server.tools.search_text import SearchText
 from refold_server.tools.tool import Tool
 
-BUILT_IN: Final[tuple[Tool, ...]] = (ListFiles(), ReadFile(), SearchText())
+BUILT_IN: Final[tuple[Tool, ...]] = (ListFiles(), ReadFile(), SearchText(), ReadSkill())
 """Every tool that comes with refold, in the order in which models are told of them."""
 
 
@@ -46,17 +47,21 @@ class Registry:
         return self._tools.get(name)
 
 
-def built_in_tools(enabled: tuple[str, ...] | None = None) -> Registry:
-    """Give the built-in tools whose names are `enabled`; all for None, none for an empty tuple.
-
-    Raises ConfigError for a name that no tool has.
-    """
+def offered_tools(brought: Iterable[Tool], enabled: tuple[str, ...] | None = None) -> Registry:
+    """Give the built-in tools and, behind them, those that plugins brought, where their names are `enabled`: all for None,
+    none for an empty tuple. Raises ConfigError for a name that no tool has."""
+    tools = (*BUILT_IN, *brought)
     if enabled is None:
-        return Registry(BUILT_IN)
-    known = [tool.schema.name for tool in BUILT_IN]
+        return Registry(tools)
+    known = [tool.schema.name for tool in tools]
     for name in enabled:
         if name not in known:
             near = get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
             raise ConfigError("tools.enabled", f"there is no tool {name!r}; {hint}the tools are {', '.join(known)}")
-    return Registry(tool for tool in BUILT_IN if tool.schema.name in enabled)
+    return Registry(tool for tool in tools if tool.schema.name in enabled)
+
+
+def built_in_tools(enabled: tuple[str, ...] | None = None) -> Registry:
+    """Give the built-in tools whose names are `enabled`. As `offered_tools`, without any plugin."""
+    return offered_tools((), enabled)

@@ -69,7 +69,9 @@ def test_a_value_is_described_in_the_words_of_the_file() -> None:
 
 def test_a_fault_that_a_dialect_or_a_table_finds_is_told_once_and_by_the_whole_key() -> None:
     with pytest.raises(ConfigError) as caught:
-        build_config(read_table({"tools": {"enabled": ["x"]}}, HERE), lambda: Path("/store"))
+        build_config(
+            read_table({"tools": {"enabled": ["x"]}, "plugins": {"entry_points": False}}, HERE), lambda: Path("/store")
+        )
     assert (
         caught.value.message == "tools.enabled: there is no tool 'x'; the tools are list_files, read_file, search_text (here)"
     )
