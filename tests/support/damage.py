@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import lmdb
 from msgspec import Struct
 
+from refold_protocol.ids import SessionId
 from refold_protocol.session.chain import CHAIN_START
+from refold_storage.keys import session_key
 from refold_storage.records import HEAD_BYTES, Record, decode_record, encode_record
 
 if TYPE_CHECKING:
@@ -78,6 +80,13 @@ class Disk:
         """Change the digest in the head of the record `at`, and nothing else."""
         value = self.records[at].value
         self.put(self.records[at].key, value[: HEAD_BYTES - 32] + CHAIN_START + value[HEAD_BYTES:])
+
+    def spoil_row(self, session: str) -> None:
+        """Put something unreadable in place of a session's row."""
+        with lmdb.open(str(self.store), 1 << 30, max_dbs=8, lib_version=0) as environment:
+            rows = environment.open_db(b"sessions")
+            with environment.begin(write=True) as transaction:
+                transaction.put(session_key(SessionId(session)), b"{", db=rows)
 
     def line_with(self, text: bytes) -> tuple[int, int]:
         """Give the position of a record and of the first line in it that holds `text`."""

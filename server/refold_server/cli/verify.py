@@ -50,7 +50,12 @@ async def _command(options: argparse.Namespace) -> int:
     checked, wrong = 0, 0
     async with opened(read_config(options)) as around:
         for chosen in _all(around) if options.all else [SessionId(options.session)]:
-            finding = await _verify(around, chosen, aside, strict=options.strict)
+            try:
+                finding = await _verify(around, chosen, aside, strict=options.strict)
+            except SessionNotFoundError:
+                if not options.all:
+                    raise
+                continue  # somebody deleted it meanwhile
             checked += 1
             wrong += not finding.verified
             if options.json:
