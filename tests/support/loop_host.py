@@ -11,7 +11,7 @@ from refold_protocol.dialects.registry import dialect_named
 from refold_protocol.errors import RefoldError
 from refold_protocol.ids import CallId
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.events import ApprovalSubject, SessionSettings
+from refold_protocol.session.events import ApprovalSubject, SessionSettings, ToolErrorInfo
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import (
     BlockEnd,
@@ -137,4 +137,6 @@ class ScriptedHost:
 
     async def run_tool(self, call_id: CallId, name: str, arguments: str) -> ToolAnswer:
         self.ran.append((call_id, name))
+        if name not in self.bodies:
+            return ToolAnswer(text_content(f"there is no tool {name!r}"), True, ToolErrorInfo("UnknownTool", "UNKNOWN_TOOL"))
         return ToolAnswer(text_content(await self.bodies[name](arguments)), False)

@@ -111,15 +111,17 @@ class Instance:
         return (Draft(InstanceStart(self._number, "new" if self._fresh else "resume", self._client)),)
 
     def offered_tools(self) -> tuple[ToolSchema, ...]:
-        """Give the tools that could be offered now: those of the log's last header in their order, then new ones. One whose
-        provider is gone keeps its schema; its calls are answered with an error."""
-        return self._in_order(self.host.tools())
+        """Give the tools that are there now. What an earlier request offered besides is added where a list is decided: else
+        whoever adds a tool at each step would find it here already."""
+        return self.host.tools()
 
     def frozen_tools(self, offered: tuple[ToolSchema, ...], config: CallConfig) -> tuple[ToolSchema, ...]:
         """Give this instance's tools, decided by its first request and again where the history is paid anew anyway: with
         another model, after a replace, or when the user asked for it.
 
-        Every provider renders tools before the history, so a list that changed otherwise would make it be paid again.
+        Those of the log's last header come first, in their order; one whose provider is gone keeps its schema, and its calls
+        are answered with an error. Every provider renders tools before the history, so a list that changed otherwise would
+        make it be paid again.
         """
         horizon = self.ledger.folds.horizon
         before = None if horizon.header is None else (horizon.header.config.provider, horizon.header.config.model)

@@ -88,7 +88,7 @@ class Composing(Struct, frozen=True, gc=False):
 
 class StepAhead(Struct, frozen=True, gc=False):
     """agent/pre-step: the last moment at which the history of this step's request can still grow. `system` and `prefix`
-    are those that its request will have."""
+    are those that its request will have; `tools` are there now, and join it unless older ones are frozen."""
 
     place: Place
     system: str

@@ -1,0 +1,70 @@
+"""Makes plugins of single handlers, and proves a log from a reading that shares nothing with the loop that wrote it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from refold_protocol.dialects.registry import dialect_named
+from refold_protocol.session.codec import decode_event
+from refold_protocol.session.events import ContextMessage, Event, PluginFailed
+from refold_protocol.session.messages import Message, text_content, text_of
+from refold_protocol.session.rebuild import sent_requests
+from refold_server.plugins.registry import PluginRegistry, Plugins, registered
+from refold_server.plugins.seam import Seam
+from refold_server.sessions.session import Session
+from tests.support.loop_host import ScriptedProvider
+from tests.support.loops import assert_proven
+
+
+def plugin(*rows: tuple[Seam[Any], Any], name: str = "p", limit_s: float | None = None) -> Plugins:
+    """A plugin with one handler at each of some seams; `limit_s` holds where a seam has a limit."""
+
+    def register(registry: PluginRegistry) -> None:
+        for seam, handler in rows:
+            registry.on(seam, handler, limit_s=None if seam.limit_s is None else limit_s)
+
+    return registered(name, register)
+
+
+def together(*plugins: Plugins) -> Plugins:
+    """Several plugins, in this order."""
+    first, *later = plugins
+    for one in later:
+        first = first.then(one)
+    return first
+
+
+def user(text: str) -> Message:
+    """A message of the user."""
+    return Message("user", text_content(text))
+
+
+def assert_rebuilt(session: Session, provider: ScriptedProvider) -> None:
+    """The log verifies, and a fresh reading of its lines gives the requests and bytes that the provider was sent."""
+    assert_proven(session)
+    events = [decode_event(line) for line in session.ledger.handle.lines(0)]
+    requests = [request for _, _, request in sent_requests(events)]
+    assert requests == provider.requests
+    assert [dialect_named(one.header.config.dialect).encode(one, {}) for one in requests] == provider.bodies
+
+
+def failures(session: Session) -> list[tuple[str, str]]:
+    """The plugin and seam of each recorded failure."""
+    found = (event.data for event in session.ledger.handle.read())
+    return [(data.plugin, data.seam) for data in found if isinstance(data, PluginFailed)]
+
+
+def said(session: Session) -> list[tuple[str | None, str]]:
+    """Source and text of all context in the log."""
+    found = (event.data for event in session.ledger.handle.read())
+    return [(data.source.name, text_of(data.content)) for data in found if isinstance(data, ContextMessage)]
+
+
+def spoken(provider: ScriptedProvider, request: int = -1) -> list[str]:
+    """The texts of a request's messages, prefix included."""
+    return [text_of(message.content) for message in provider.requests[request].messages()]
+
+
+def of_type(session: Session, kind: type[Any]) -> list[Event]:
+    """The events whose data is of a kind."""
+    return [event for event in session.ledger.handle.read() if isinstance(event.data, kind)]
