@@ -85,7 +85,7 @@ class PluginRegistry:
         try:
             brought = BroughtTool(tool)
         except (AttributeError, TypeError, ValueError, RefoldError) as error:  # what it is given may be anything
-            raise self._fault(f"{tool!r} is no tool: {error}") from None
+            raise self._fault(f"a {type(tool).__name__} is no tool: {error}") from None
         self._tools.append(PluginTool(self._plugin, brought))
 
     def event_type(self, name: str, data: type[Struct], *, ignorable: bool) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Literal, TypeVar, cast
+from typing import Any, Final, Literal, TypeGuard, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -106,12 +106,16 @@ def _sorted(value: object, holds: _Holds) -> object:
         return value
     found: dict[str, object] = {}
     for key, item in sorted(cast("dict[str, object]", value).items()):
-        if holds == "schema" and key == "required" and isinstance(item, list):
-            found[key] = sorted(cast("list[Any]", item), key=str)
+        if holds == "schema" and key == "required" and _is_names(item):
+            found[key] = sorted(item)
         else:
             inside = _WITHIN.get(key, "schema") if holds == "schema" else "schema" if holds == "names" else "value"
             found[key] = _sorted(item, inside)
     return found
+
+
+def _is_names(value: object) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and all(isinstance(item, str) for item in cast("list[object]", value))
 
 
 def _schema_of(params: type[Struct]) -> JsonText:
