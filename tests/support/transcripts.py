@@ -16,21 +16,33 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from tests.support import transcripts_of_inputs, transcripts_of_lives, transcripts_of_turns
+from tests.support import (
+    transcripts_of_changes,
+    transcripts_of_inputs,
+    transcripts_of_kills,
+    transcripts_of_lives,
+    transcripts_of_plugins,
+    transcripts_of_turns,
+)
 from tests.support.transcripts_stage import Tale
 
 Story: TypeAlias = Callable[[Tale], Awaitable[None]]
+
+FAMILIES: Final = (
+    transcripts_of_turns,
+    transcripts_of_inputs,
+    transcripts_of_changes,
+    transcripts_of_plugins,
+    transcripts_of_kills,
+    transcripts_of_lives,
+)
 
 GOLDEN: Final = Path(__file__).parents[1] / "golden" / "transcripts"
 
 AT_ONCE: Final = 4
 """How many stories are told at the same time."""
 
-STORIES: Final[dict[str, Story]] = {
-    story.__name__.replace("_", "-"): story
-    for family in (transcripts_of_turns, transcripts_of_inputs, transcripts_of_lives)
-    for story in family.STORIES
-}
+STORIES: Final[dict[str, Story]] = {story.__name__.replace("_", "-"): story for family in FAMILIES for story in family.STORIES}
 """Every story, by the name of its file."""
 
 

@@ -6,6 +6,7 @@ type that has no row here is shown with all of its data, so a new one is never l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final
@@ -13,6 +14,8 @@ from typing import Any, Final
 from tests.support.transcripts_names import members, quoted, words
 
 Json = dict[str, Any]
+
+_SOURCE: Final = re.compile(r'<context source="([^"]*)">')
 
 
 def event_lines(events: Sequence[Json]) -> list[str]:
@@ -107,8 +110,16 @@ def _header(header: Json) -> str:
     parts = [_config(header["config"])]
     parts.append("a system text" if "system" in header else "no system text")
     parts.append("tools " + (" ".join(tool["name"] for tool in header.get("tools", [])) or "none"))
-    parts += [f"prefix: {content_words(message['content'])}" for message in header.get("messagePrefix", [])]
+    if prefix := header.get("messagePrefix"):
+        parts.append(f"prefix {prefix_words(prefix)}")
     return ", ".join(parts)
+
+
+def prefix_words(messages: Sequence[Json]) -> str:
+    """Name the messages of a prefix by their sources, those without one by what they say."""
+    texts = [" ".join(block.get("text", "") for block in message["content"]) for message in messages]
+    sources = [_SOURCE.match(text) for text in texts]
+    return " ".join(quoted(text) if found is None else found[1] for text, found in zip(texts, sources, strict=True))
 
 
 def _config(config: Json) -> str:
@@ -129,7 +140,7 @@ def _delta(data: Json) -> str:
     if (config := data.get("config")) is not None:
         parts.append(_config(config))
     if "messagePrefix" in data:
-        parts.append("prefix: " + "; ".join(content_words(message["content"]) for message in data["messagePrefix"]))
+        parts.append(f"prefix {prefix_words(data['messagePrefix']) or 'none'}")
     return ", ".join(parts)
 
 

@@ -197,6 +197,45 @@ async def interrupt_in_tools(tale: Tale) -> None:
         await a.proves(session, equal=2)
 
 
+async def interrupt_before_dispatch(tale: Tale) -> None:
+    """A turn that is stopped while one of its calls runs and another has not started
+
+    Eight calls that read run together, the ninth waits for them. Those that are done keep their results, the one that runs
+    has an unknown outcome, and the one that never started says so. Rule: ABORTED_BEFORE_DISPATCH (log.md section 7).
+    """
+    endless_search(tale.place)
+    tale.say("The workspace has a file on which the search (a+)+$ never ends.")
+    wanted = [call(index, f"c{index + 1}", "list_files", "{}") for index in range(9)]
+    wanted[7] = call(7, "c8", "search_text", '{"pattern":"(a+)+$","regex":true}')
+    await tale.plays([calls(*wanted) + chunk({}, "tool_calls")], [reply("Never mind.")])
+    async with tale.daemon("A") as a:
+        session = await a.begin()
+        await a.start(session, "Do a lot.")
+        await a.grows("tool/result", callId="c7")
+        await tool_process(a.client)
+        await a.ask("turn/interrupt", session=session, turn=1)
+        await a.grows()
+        await a.turn(session, "And now?")
+        await a.proves(session, equal=2)
+
+
+async def close_cancels(tale: Tale) -> None:
+    """A session that is closed while its turn runs
+
+    Without a word about it the close is refused; with `cancel` the turn is ended first, and the log is balanced when the
+    close is answered. Rule: session.busy (protocol.md section 2), cause disposed (log.md section 3).
+    """
+    await tale.plays([text("Half a"), None])
+    async with tale.daemon("A") as a:
+        session = await a.begin()
+        await a.start(session, "Tell me a story.")
+        await a.says("Half a")
+        await a.ask("session/close", session=session)
+        await a.ask("session/close", session=session, cancel=True)
+        await a.grows()
+        await a.proves(session, equal=1)
+
+
 def _text(text: str) -> dict[str, str]:
     return {"type": "text", "text": text}
 
@@ -211,4 +250,6 @@ STORIES: Final = (
     interrupt_in_stream,
     interrupt_before_reply,
     interrupt_in_tools,
+    interrupt_before_dispatch,
+    close_cancels,
 )

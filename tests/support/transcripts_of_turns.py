@@ -98,6 +98,20 @@ async def provider_error(tale: Tale) -> None:
         await a.proves(session, equal=2)
 
 
+async def context_overflow(tale: Tale) -> None:
+    """A prompt that is too long for the model
+
+    The provider says so, and the step ends as an overflow, which is told apart from other errors: it is what compaction
+    can mend. Rule: a context-overflow answer ends the step (log.md section 6).
+    """
+    refusal = '{"error": {"code": "context_length_exceeded", "message": "this model takes 8192 tokens"}}'
+    tale.script({"status": 400, "text": refusal})
+    async with tale.daemon("A") as a:
+        session = await a.begin()
+        await a.turn(session, "Read all of this.")
+        await a.proves(session, equal=1)
+
+
 async def finish_length(tale: Tale) -> None:
     """A reply that reached the limit of its length
 
@@ -190,35 +204,17 @@ async def empty_reply(tale: Tale) -> None:
         await a.proves(session, equal=2)
 
 
-async def configure_between_turns(tale: Tale) -> None:
-    """Settings that change between two turns
-
-    The next request has the new model and effort as a change of the header in force, and the one after it changes
-    nothing. Rule: an instance's first request after session/settings resolves its call configuration anew (log.md
-    section 7), the header is compared by value (section 5).
-    """
-    await tale.plays(*[[text(said), chunk({}, "stop")] for said in ("One.", "Two.", "Three.")])
-    async with tale.daemon("A") as a:
-        session = await a.begin()
-        await a.turn(session, "one")
-        await a.ask("session/configure", session=session, patch={"model": "fake/large", "effort": "high"})
-        await a.turn(session, "two")
-        await a.turn(session, "three")
-        await a.ask("session/configure", session=session, patch={"model": "nobody/large"})
-        await a.proves(session, equal=3)
-
-
 STORIES: Final = (
     text_turn,
     tool_calls,
     wrong_calls,
     repeated_call_ids,
     provider_error,
+    context_overflow,
     finish_length,
     finish_length_while_steered,
     cut_stream,
     step_limit,
     content_filter,
     empty_reply,
-    configure_between_turns,
 )

@@ -70,9 +70,20 @@ def _view(view: str, result: Json) -> list[str]:
         return [f"{len(result['events'])} events", *event_lines(result["events"])]
     if view == "surface":
         return ["the surface:", *map(_node, result["nodes"])]
+    if view == "header":
+        return _header(result["header"])
     if view == "transcript":
         return ["the transcript:", *map(_entry, result["entries"])]
     return [members(result)]
+
+
+def _header(header: Json) -> list[str]:
+    """The header: its prefix word by word, because that is read nowhere else."""
+    lines = [f"the header: tools {' '.join(tool['name'] for tool in header.get('tools', []))}"]
+    for message in header.get("messagePrefix", []):
+        for block in message["content"]:
+            lines += [f"      | {line}".rstrip() for line in block["text"].split("\n")]
+    return lines
 
 
 def _node(node: Json) -> str:

@@ -11,19 +11,20 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from textwrap import dedent
 from typing import Any, Final
 
 from refold_client import Client, RpcError, Subscription, spawn
 from tests.support.daemons import SERVE, Place, gone, kill, text_so_far, until
 from tests.support.fake_provider import Answer, FakeProvider, Gate
 from tests.support.transcripts_lines import event_lines
-from tests.support.transcripts_names import Names, words
+from tests.support.transcripts_names import Names, quoted, words
 from tests.support.transcripts_replies import params_words, reply_words, result_lines, writes_words
 
 Json = dict[str, Any]
 
-TOOLS: Final = '[tools]\nenabled = ["list_files", "read_file", "search_text"]\n'
-"""All stories use these, so that a new tool does not change every transcript."""
+TOOLS: Final = ("list_files", "read_file", "search_text")
+"""What stories use that say nothing else, so that a new tool does not change every transcript."""
 
 
 class Tale:
@@ -36,6 +37,9 @@ class Tale:
         self.names.call(str(self.place.workspace), "<workspace>")
         self.names.call(str(root), "<root>")
         self.lines: list[str] = []
+        self._enabled: Sequence[str] = TOOLS
+        self._provider = ""
+        self._further = ""
         self.heard = ""
         """Whose client was heard last."""
 
@@ -43,27 +47,52 @@ class Tale:
         """Tell what happens outside the wire."""
         self.lines += ["", f"# {text}"]
 
-    def script(self, *replies: Json, more: str = "") -> None:
-        """Have the rehearsal provider of daemons that start from now on give these replies, one a request; `more` is put
-        before the tables of the configuration."""
+    def tools(self, *names: str) -> None:
+        """Have daemons that start from now on offer these tools."""
+        self.say(f"The tools are {', '.join(names)}.")
+        self._enabled = names
+        self._configure()
+
+    def file(self, name: str, text: str) -> None:
+        """Write a file of the workspace."""
+        self.say(f"{name} of the workspace says {quoted(text)}.")
+        (self.place.workspace / name).write_text(text)
+
+    def plugin(self, name: str, source: str) -> None:
+        """Have daemons that start from now on load a plugin of that name."""
+        text = dedent(source).strip()
+        self.say(f"The plugin {name}:")
+        self.lines += [f"    | {line}".rstrip() for line in text.split("\n")]
+        path = self.place.root / f"{name}.py"
+        path.write_text(f"{text}\n")
+        self._further = f"[plugins]\npaths = [{json.dumps(str(path))}]\n"
+        self._configure()
+
+    def script(self, *replies: Json) -> None:
+        """Have the rehearsal provider of daemons that start from now on give these replies, one a request."""
         if replies:
             self.say("The provider has these replies, one a request:")
             self.lines += [f"    {reply_words(reply)}" for reply in replies]
         (self.place.root / "script.jsonl").write_text("".join(json.dumps(reply) + "\n" for reply in replies))
-        table = '[models."rehearsal/workspace"]\nextra = { script = "script.jsonl" }\n'
-        self.place.configure(f"{more}\n{TOOLS}\n{table}")
+        self._provider = '[models."rehearsal/workspace"]\nextra = { script = "script.jsonl" }\n'
+        self._configure()
 
     def gate(self) -> Gate:
         """Give a place in a reply at which it waits until the story opens it."""
         return Gate()
 
-    async def plays(self, *replies: Sequence[bytes | Gate | None], more: str = "") -> None:
+    async def plays(self, *replies: Sequence[bytes | Gate | None]) -> None:
         """The same as `script`, from a provider of another process's kind: each reply is a row of writes. At a gate it
         waits; at None it says nothing more until the client leaves."""
         self.say("The provider has these replies, one a request:")
         self.lines += [f"    {writes_words(reply)}" for reply in replies]
         provider = await self._ends.enter_async_context(FakeProvider(*map(_answer, replies)))
-        self.place.provider(provider.base_url, f"{more}\n{TOOLS}")
+        table = f'[providers.fake]\ndialect = "chat-completions"\nbase_url = "{provider.base_url}"\n'
+        self._provider = f'model = "fake/small"\n{table}'
+        self._configure()
+
+    def _configure(self) -> None:
+        self.place.configure(f"{self._provider}\n[tools]\nenabled = {json.dumps(self._enabled)}\n{self._further}")
 
     def errors(self) -> str:
         """Give what its daemons have written to standard error."""
@@ -72,11 +101,12 @@ class Tale:
     @asynccontextmanager
     async def daemon(self, name: str, **options: Any) -> AsyncGenerator[Teller]:
         """Start a daemon and begin a connection; at the end shut it down, unless it is gone by then. It runs in the root
-        of the place, so that no path of this machine gets into a request."""
+        of the place, and at home there, so that nothing of this machine gets into a request."""
+        env = self.place.daemon_env | {"HOME": str(self.place.root)}
         given = {"store": str(self.place.store), **options}
         self.say(f"{name} starts." + (f" initializationOptions: {words(options)}" if options else ""))
         with self.place.errors.open("ab") as errors:
-            async with spawn(SERVE, env=self.place.daemon_env, cwd=self.place.root, stderr=errors, options=given) as client:
+            async with spawn(SERVE, env=env, cwd=self.place.root, stderr=errors, options=given) as client:
                 self.names.process(client.pid, f"<{name}>")
                 yield (teller := Teller(self, name, client))
                 if not teller.is_gone:

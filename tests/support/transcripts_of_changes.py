@@ -1,0 +1,77 @@
+"""Owns the stories of what may change around a history: headers, tools, prefixes, plugins, approvals, forks, compaction.
+
+A story of one of these is a function here and a row in STORIES.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.support.chat_stream import call, calls, chunk, reply, text
+from tests.support.transcripts_stage import Tale
+
+
+async def configure_between_turns(tale: Tale) -> None:
+    """Settings that change between two turns
+
+    The next request has the new model and effort as a change of the header in force, and the one after it changes
+    nothing. Rule: an instance's first request after session/settings resolves its call configuration anew (log.md
+    section 7), the header is compared by value (section 5).
+    """
+    await tale.plays([reply("One.")], [reply("Two.")], [reply("Three.")])
+    async with tale.daemon("A") as a:
+        session = await a.begin()
+        await a.turn(session, "one")
+        await a.ask("session/configure", session=session, patch={"model": "fake/large", "effort": "high"})
+        await a.turn(session, "two")
+        await a.turn(session, "three")
+        await a.ask("session/configure", session=session, patch={"model": "nobody/large"})
+        await a.proves(session, equal=3)
+
+
+async def configure_during_turn(tale: Tale) -> None:
+    """Settings that change while a turn runs
+
+    The step that runs has its request; the turn's next step has the new one. Rule: the first request after
+    session/settings (log.md section 7).
+    """
+    gate = tale.gate()
+    listing = calls(call(0, "c1", "list_files", "{}")) + chunk({}, "tool_calls")
+    await tale.plays([text("I look."), gate, listing], [reply("One file.")])
+    async with tale.daemon("A") as a:
+        session = await a.begin()
+        await a.start(session, "How many files?")
+        await a.says("I look.")
+        await a.ask("session/configure", session=session, patch={"model": "fake/large"})
+        gate.open()
+        await a.grows()
+        await a.proves(session, equal=2)
+
+
+async def tools_of_the_next_instance(tale: Tale) -> None:
+    """A session that goes on in a daemon with other tools
+
+    The tools that it had stay where they are, also the one that is gone, whose call gets an error; a new one stands
+    behind them. Rule: tool lists live across instances (protocol.md section 6), a vanished tool keeps its schema (log.md
+    section 5).
+    """
+    listing = calls(call(0, "c1", "list_files", "{}")) + chunk({}, "tool_calls")
+    tale.tools("list_files", "read_file")
+    await tale.plays([reply("One.")], [listing], [reply("I cannot.")])
+    async with tale.daemon("A") as a:
+        session = await a.begin()
+        await a.turn(session, "one")
+        seq = a.events.last
+    tale.tools("search_text", "read_file")
+    async with tale.daemon("B") as b:
+        await b.ask("session/open", session=session)
+        await b.follow(session, after=seq)
+        await b.turn(session, "List the files.")
+        await b.proves(session, equal=3)
+
+
+STORIES: Final = (
+    configure_between_turns,
+    configure_during_turn,
+    tools_of_the_next_instance,
+)
