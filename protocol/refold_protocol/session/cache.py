@@ -23,12 +23,10 @@ from refold_protocol.session.events import (
     Replace,
     RequestHeader,
     RequestSent,
-    StepStart,
     ToolResult,
 )
 from refold_protocol.session.messages import Usage
 from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step, request_of
-from refold_protocol.session.surface import cites
 from refold_protocol.session.tape import Tape
 
 NO_BLOBS: Final[Mapping[str, bytes]] = {}
@@ -81,13 +79,10 @@ class RequestRow(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Attribution(Struct, frozen=True):
-    """State of the fold. `last` is the latest request, `pending` the causes since; `boundary` is the seq of the latest
-    `step/start`, `nodes` the surface as it was there. Ask for `rows`."""
+    """State of the fold. `last` is the latest request, `pending` the causes since. Ask for `rows`."""
 
     horizon: Horizon = NOTHING_SEEN
     instance: int = 0
-    boundary: int = 0
-    nodes: Tape[Event] = Tape()
     closed: Tape[RequestRow] = Tape()
     open: RequestRow | None = None
     last: SentRequest | None = None
@@ -111,8 +106,6 @@ def attribution_step(state: Attribution, event: Event, blobs: Mapping[str, bytes
     match event.data:
         case InstanceStart(instance=instance):
             return replace(state, horizon=horizon, instance=instance)
-        case StepStart():
-            return replace(state, horizon=horizon, boundary=event.seq, nodes=horizon.surface.nodes)
         case RequestSent(purpose="step") as sent:
             return _sent(state, horizon, event, sent, blobs)
         case AssistantMessage() as reply if state.open is not None and reply.usage is not None:
@@ -147,7 +140,7 @@ def course_of(found: Comparison, *, moved: bool) -> str:
 
 def _cause(state: Attribution, horizon: Horizon, event: Event) -> Cause | None:
     if isinstance(event.surface_op, Replace):
-        shadowed = sum(1 for node in state.horizon.surface.nodes if cites(event.sources, node.seq))
+        shadowed = len(state.horizon.surface.nodes) - len(horizon.surface.nodes) + 1
         kind = "pruning" if isinstance(event.data, ToolResult) else "compaction"
         return Cause(event.seq, event.type, kind, nodes=shadowed)
     before, after = state.horizon.header, horizon.header
@@ -159,9 +152,7 @@ def _cause(state: Attribution, horizon: Horizon, event: Event) -> Cause | None:
 
 def _sent(state: Attribution, horizon: Horizon, event: Event, sent: RequestSent, blobs: Mapping[str, bytes]) -> Attribution:
     request, before = request_of(horizon), state.last
-    now = SentRequest(request, state.nodes, sent.encoder, sent.bytes, event.seq, event.time)
-    # what is replaced behind the step's start concerns the next request
-    late = tuple(cause for cause in state.pending if cause.nodes is not None and cause.seq > state.boundary)
+    now = SentRequest(request, horizon.surface.nodes, sent.encoder, sent.bytes, event.seq, event.time)
     config = request.header.config
     course, common, parting = "first", None, None
     if before is not None:
@@ -179,14 +170,12 @@ def _sent(state: Attribution, horizon: Horizon, event: Event, sent: RequestSent,
         course,
         common,
         parting,
-        tuple(cause for cause in state.pending if cause not in late),
+        state.pending,
         None if before is None else event.time - before.time,
         cacheable=state.cacheable if course == "kept" else None,
     )
     closed = state.closed if state.open is None else state.closed.then(state.open)
-    return Attribution(
-        horizon, state.instance, state.boundary, state.nodes, closed, row, now, late, row.cacheable, state.caching
-    )
+    return Attribution(horizon, state.instance, closed, row, now, (), row.cacheable, state.caching)
 
 
 def _reported(state: Attribution, row: RequestRow, reply: AssistantMessage, usage: Usage) -> Attribution:

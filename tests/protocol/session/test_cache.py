@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from refold_protocol.dialects.chat_completions import CHAT_COMPLETIONS, encode
+from refold_protocol.json_text import JsonText
 from refold_protocol.session.cache import NOTHING_ASKED, Attribution, attribution_step, fold_attribution
 from refold_protocol.session.events import Event, RequestHeader, RequestSent, StepStart, ToolResult, UserMessage
-from refold_protocol.session.header_types import EpochHeader
+from refold_protocol.session.header_types import EpochHeader, ToolSchema
 from refold_protocol.session.messages import ImageBlock, text_content
 from refold_protocol.session.rebuild import sent_requests
 from tests.support.attributions import ask, recorded, rows, why
@@ -86,6 +87,16 @@ def test_drift_at_an_instance_boundary_names_the_instance() -> None:
     assert (cause.seq, cause.kind, cause.instance) == (snapshot.seq, "instance", 2)
     assert [drift.part for drift in cause.drifts] == ["prefix"]
     assert why(log)[0].startswith(f"event {snapshot.seq} request/header, the first of instance 2: prefix message 1 added: “")
+
+
+def test_a_snapshot_that_stands_for_a_delta_is_no_boundary() -> None:
+    look = ToolSchema("look", "Looks.", JsonText("{}"))
+    log = recorded()
+    ask(log, replace(HEADER, tools=(look, *(HEADER.tools or ()))))
+    ask(log, replace(HEADER, tools=(*(HEADER.tools or ()), look)))
+    (cause,) = rows(log)[-1].causes
+    assert (cause.type, cause.kind) == ("request/header", "header")
+    assert why(log)[0] == f"event {cause.seq} request/header: tools reordered"
 
 
 def test_a_resumed_instance_with_the_same_header_breaks_nothing() -> None:
@@ -172,8 +183,10 @@ def test_an_image_that_is_gone_leaves_the_bytes_unknown_and_the_cause_known() ->
     log.reply("Nice.")
     log.end_step()
     log.end_turn()
+    ask(log)
     ask(log, OTHER)
     real = [_as_if_sent(event) for event in log.events]
+    assert fold_attribution(real).rows[1].common is not None, "what only grew is compared without being encoded"
     assert fold_attribution(real).rows[-1].common is None
     assert fold_attribution(real).rows[-1].course == "break"
     assert fold_attribution(real, blobs=BLOBS).rows[-1].common is not None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from refold_protocol.session.cache import fold_attribution
+from refold_protocol.session.events import AssistantMessage
 from refold_protocol.session.messages import Usage
 from tests.support.attributions import ask, recorded, rows, verdicts, why
 from tests.support.logs import HEADER
@@ -35,7 +37,7 @@ def test_less_than_the_least_that_a_provider_reports_is_nothing_lost() -> None:
     ask(log, usage=Usage(1600, 10, 0))
     ask(log, usage=Usage(700, 10, 1024))
     ask(log, usage=Usage(1000, 10, 1024))
-    ask(log, usage=Usage(1100, 10, 1000))
+    ask(log, usage=Usage(1100, 10, 1005))
     assert verdicts(log) == ["first", "kept", "kept", "provider"]
 
 
@@ -75,3 +77,26 @@ def test_a_prompt_that_failed_does_not_hide_what_was_cached_before() -> None:
     ask(log, usage=Usage(100, 10, 4000))
     assert [row.cacheable for row in rows(log)] == [None, 4000, 4000]
     assert verdicts(log) == ["first", "unknown", "kept"]
+
+
+def test_what_a_broken_request_left_cached_is_unknown_until_the_provider_says_it() -> None:
+    log = recorded()
+    ask(log, usage=Usage(100, 10, 3900))
+    log.turn()
+    log.step(replace(HEADER, system="Be thorough."))
+    log.end_step("error")
+    log.end_turn()
+    ask(log, usage=Usage(4000, 10, 0))
+    assert [row.cacheable for row in rows(log)] == [None, None, None]
+    assert verdicts(log) == ["first", "break", "unknown"]
+
+
+def test_figures_of_another_step_are_not_taken_for_those_of_the_request() -> None:
+    log = recorded()
+    ask(log, usage=Usage(100, 10, 3900))
+    strayed = [
+        replace(event, data=replace(event.data, step=9)) if isinstance(event.data, AssistantMessage) else event
+        for event in log.events
+    ]
+    state = fold_attribution(strayed)
+    assert (state.rows[0].usage, state.cacheable, state.caching) == (None, None, ())
