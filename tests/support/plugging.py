@@ -6,14 +6,14 @@ from typing import Any
 
 from refold_protocol.dialects.registry import dialect_named
 from refold_protocol.session.codec import decode_event
-from refold_protocol.session.events import ContextMessage, Event, PluginFailed
+from refold_protocol.session.events import AssistantMessage, ContextMessage, Event, PluginFailed, TurnEnd, TurnError
 from refold_protocol.session.messages import Message, text_content, text_of
 from refold_protocol.session.rebuild import sent_requests
 from refold_server.plugins.registry import PluginRegistry, Plugins, registered
 from refold_server.plugins.seam import Seam
 from refold_server.sessions.session import Session
 from tests.support.loop_host import ScriptedProvider
-from tests.support.loops import assert_proven
+from tests.support.loops import assert_proven, last
 
 
 def plugin(*rows: tuple[Seam[Any], Any], name: str = "p", limit_s: float | None = None) -> Plugins:
@@ -68,3 +68,18 @@ def spoken(provider: ScriptedProvider, request: int = -1) -> list[str]:
 def of_type(session: Session, kind: type[Any]) -> list[Event]:
     """The events whose data is of a kind."""
     return [event for event in session.ledger.handle.read() if isinstance(event.data, kind)]
+
+
+def reply(session: Session) -> str:
+    """The text of the last reply."""
+    message = last(session, AssistantMessage)
+    assert isinstance(message, AssistantMessage)
+    return text_of(message.content)
+
+
+def error_of(event: object) -> TurnError:
+    """The error that a turn ended with."""
+    data = getattr(event, "data", None)
+    assert isinstance(data, TurnEnd)
+    assert data.reason.error is not None
+    return data.reason.error

@@ -178,9 +178,13 @@ class Seams:
         return None
 
     async def execute(self, call: Call, run: RunCall) -> ToolAnswer:
-        """tools/execute: around the body of a tool; a wrapper may run it again. One that fails is the call's error result."""
+        """tools/execute: around the body of a tool. A wrapper that fails is the call's error result.
+
+        A call that only reads may be tried again. Any other one runs once, because it was allowed once.
+        """
+        wrappers = self._plugins.at(at.EXECUTE)
         try:
-            return await waterfall(self._plugins.at(at.EXECUTE), call, frozen_answer, run, self.report, once=False)
+            return await waterfall(wrappers, call, frozen_answer, run, self.report, once=not call.read_only)
         except PluginError as error:
             return ToolAnswer(text_content(error.message), True, ToolErrorInfo("PluginError", "TOOL_FAILED"))
 

@@ -148,7 +148,7 @@ async def attempt(
     given: Value | Failure = _late(one)
     try:
         with limit.running():
-            given = accept(await call())
+            given = accept(_finished(await call()))
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except asyncio.CancelledError:
@@ -168,11 +168,7 @@ async def awaited(given: object) -> object:
     """Wait for what a handler gave when it was called. Raises TypeError for what cannot be waited for."""
     if not isawaitable(given):
         raise TypeError(f"its handler is no async function: it gave {type(given).__name__} at once")
-    value = await given
-    if iscoroutine(value):
-        value.close()
-        raise TypeError("it gave a coroutine: an await is missing")
-    return value
+    return await given
 
 
 async def _measured(
@@ -188,6 +184,13 @@ async def _measured(
         return given
     finally:
         one.tally.add(limit.spent, failed=isinstance(given, Failure))
+
+
+def _finished(value: object) -> object:
+    if iscoroutine(value):
+        value.close()
+        raise TypeError("it gave a coroutine: an await is missing")
+    return value
 
 
 def failure_of(one: Registered[Any], error: BaseException) -> Failure:

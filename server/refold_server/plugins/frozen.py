@@ -38,6 +38,10 @@ _KEPT: Final = (bytes, bytearray, memoryview, datetime, date, time, timedelta, D
 """Types that would become text without a word; the writer of JSON refuses them."""
 
 
+_MAX_WHOLE: Final = 2**53 - 1
+"""The largest whole number that every reader of JSON keeps exactly."""
+
+
 def frozen(value: object, shape: type[T]) -> T:
     """Give a copy of `value` that is deeply immutable. Raises ValueError or TypeError for what is not of that shape."""
     try:
@@ -84,6 +88,8 @@ def frozen_config(value: object) -> CallConfig:
     for text in (config.dialect_options, config.extra):
         if text is not None:
             check_json(text)
+    if config.max_tokens is not None and not 0 < config.max_tokens <= _MAX_WHOLE:
+        raise ValueError("max_tokens is no number of tokens")
     return canonical_config(config)
 
 

@@ -1,0 +1,91 @@
+"""log/observe and session/flush: who looks on sees everything once, in order, and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from refold_protocol.errors import InvalidEventError
+from refold_protocol.session.events import Draft, Event, SessionTitle
+from refold_protocol.session.messages import Source
+from refold_server.plugins import FLUSH, OBSERVE, Flushed
+from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
+from tests.support.loops import echo, end_of, scripted_session, turn
+from tests.support.plugging import assert_rebuilt, failures, plugin
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_each_accepted_event_is_seen_once_and_in_order() -> None:
+    seen: list[Event] = []
+    provider = ScriptedProvider(calls(("a", "look", "{}")), says("ok"), says("again"))
+    async with scripted_session(ScriptedHost(provider, {"look": echo}), plugins=plugin((OBSERVE, seen.append))) as session:
+        await turn(session)
+        await turn(session)
+        assert seen == list(session.ledger.handle.read())
+        assert_rebuilt(session, provider)
+
+
+async def test_an_append_from_inside_is_refused() -> None:
+    refused: list[str] = []
+    appends: list[Callable[[], object]] = []
+
+    def record(event: Event) -> None:
+        try:
+            appends[0]()
+        except InvalidEventError as error:
+            refused.append(error.message)
+
+    provider = ScriptedProvider(says("ok"))
+    async with scripted_session(ScriptedHost(provider), plugins=plugin((OBSERVE, record))) as session:
+        appends.append(lambda: session.ledger.append(Draft(SessionTitle("mine", Source("plugin", "p")))))
+        assert end_of(await turn(session)) == "completed"
+        assert len(refused) == session.ledger.handle.tail + 1
+        assert_rebuilt(session, provider)
+
+
+async def test_whoever_asks_is_told_what_became_durable() -> None:
+    durable: list[int] = []
+
+    def told(flushed: Flushed) -> None:
+        assert flushed.session == "s1"
+        durable.append(flushed.durable)
+
+    provider = ScriptedProvider(says("ok"))
+    async with scripted_session(ScriptedHost(provider), plugins=plugin((FLUSH, told))) as session:
+        await turn(session)
+        assert durable[-1] == session.ledger.handle.tail
+        assert durable == sorted(set(durable))
+
+
+async def test_one_that_always_fails_is_told_once_and_the_others_go_on() -> None:
+    seen: list[int] = []
+
+    def fail(event: Event) -> None:
+        raise ValueError("I saw nothing")
+
+    def exits(flushed: Flushed) -> None:
+        raise SystemExit(3)
+
+    def see(event: Event) -> None:
+        seen.append(event.seq)
+
+    provider = ScriptedProvider(says("ok"), says("again"))
+    plugins = plugin((OBSERVE, fail), (OBSERVE, see), (FLUSH, exits))
+    async with scripted_session(ScriptedHost(provider), plugins=plugins) as session:
+        assert end_of(await turn(session)) == "completed"
+        assert end_of(await turn(session)) == "completed"
+        assert sorted(failures(session)) == [("p", "log/observe"), ("p", "session/flush")]
+        assert seen == list(range(session.ledger.handle.tail + 1))
+        assert_rebuilt(session, provider)
+
+
+async def test_an_async_observer_is_a_failure_and_not_a_forgotten_coroutine() -> None:
+    async def look(event: Event) -> None:
+        raise AssertionError("nobody waits for this")
+
+    provider = ScriptedProvider(says("ok"))
+    async with scripted_session(ScriptedHost(provider), plugins=plugin((OBSERVE, look))) as session:
+        assert end_of(await turn(session)) == "completed"
+        assert failures(session) == [("p", "log/observe")]
