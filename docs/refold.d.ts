@@ -660,8 +660,8 @@ export interface SessionConfigureParams {
 }
 
 /**
- * What to change; an absent member stays as it is. Another permission mode is told to the model as context. `model` is `provider/model`; `tools: now` lets new and changed tools
- * join with the next request, which then pays its history anew.
+ * What to change; an absent member stays as it is. `model` is `provider/model`. Another permission mode is told to the
+ * model as context. `tools: now` lets new and changed tools join with the next request, which pays its history anew.
  */
 export interface ConfigurePatch {
   model?: string;

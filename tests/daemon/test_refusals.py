@@ -59,7 +59,7 @@ async def test_b03_params_that_a_method_does_not_take_are_refused_by_name_and_re
 NEW: list[tuple[dict[str, Any], str]] = [
     ({"mode": "read"}, "cannot be opened for reading"),
     ({"permissions": {"mode": "ask", "allow": []}}, "$.permissions.allow"),
-    ({"permissions": {"mode": "everything"}}, "mode: 'everything' is not supported yet"),
+    ({"permissions": {"mode": "everything"}}, "$.permissions.mode"),
     ({"limits": {"steps": 0}}, "$.limits.steps"),
     ({"limits": {"tokens": 1}}, "$.limits.tokens"),
 ]

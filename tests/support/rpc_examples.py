@@ -168,7 +168,9 @@ EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
         listing.SessionListResult((_ROW,), "1767225600000.1"),
     ),
     "session/configure": (
-        params.SessionConfigureParams(SESSION, params.ConfigurePatch("local/large", "high", params.LimitParams(9), "now")),
+        params.SessionConfigureParams(
+            SESSION, params.ConfigurePatch("local/large", "high", params.PermissionParams("deny"), params.LimitParams(9), "now")
+        ),
         listing.SessionConfigureResult(SessionSettings("local/large", "high", None, LimitSettings(9)), 58),
     ),
     "session/rename": (params.SessionRenameParams(SESSION, "Spring cleaning"), listing.SeqResult(58)),

@@ -39,13 +39,9 @@ class CancelParams(Struct, frozen=True, gc=False):
 
 
 class PermissionParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
-    """What may run without asking; `mode` is a word of the configuration."""
+    """What becomes of tools that change something: a person is asked, they run, they do not run."""
 
-    mode: str
-
-    def __post_init__(self) -> None:
-        if self.mode != "ask":
-            raise ValueError(f"mode: {self.mode!r} is not supported yet, only 'ask' is")
+    mode: Literal["ask", "allow", "deny"]
 
 
 class LimitParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
@@ -175,17 +171,18 @@ class SessionInjectParams(Struct, frozen=True, gc=False, forbid_unknown_fields=T
 
 
 class ConfigurePatch(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
-    """What to change; an absent member stays as it is. `model` is `provider/model`; `tools: now` lets new and changed tools
-    join with the next request, which then pays its history anew."""
+    """What to change; an absent member stays as it is. `model` is `provider/model`. Another permission mode is told to the
+    model as context. `tools: now` lets new and changed tools join with the next request, which pays its history anew."""
 
     model: str | None = None
     effort: str | None = None
+    permissions: PermissionParams | None = None
     limits: LimitParams | None = None
     tools: Literal["now"] | None = None
 
     def __post_init__(self) -> None:
-        if (self.model, self.effort, self.limits, self.tools) == (None, None, None, None):
-            raise ValueError("a patch changes something: model, effort, limits or tools")
+        if (self.model, self.effort, self.permissions, self.limits, self.tools) == (None,) * 5:
+            raise ValueError("a patch changes something: model, effort, permissions, limits or tools")
 
 
 class SessionConfigureParams(Struct, frozen=True, gc=False, forbid_unknown_fields=True):

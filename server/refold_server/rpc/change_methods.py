@@ -13,7 +13,7 @@ from refold_protocol.rpc.params import (
     SessionRenameParams,
     input_content,
 )
-from refold_protocol.session.events import LimitSettings
+from refold_protocol.session.events import LimitSettings, PermissionSettings
 from refold_protocol.session.messages import Source
 from refold_server.rpc.content import refuse_blank
 from refold_server.sessions.registry import Sessions
@@ -31,7 +31,8 @@ class ChangeMethods:
         """session/configure."""
         patch = params.patch
         limits = None if patch.limits is None else LimitSettings(patch.limits.steps)
-        wanted = SettingsPatch(patch.model, patch.effort, limits, tools_now=patch.tools == "now")
+        permissions = None if patch.permissions is None else PermissionSettings(patch.permissions.mode)
+        wanted = SettingsPatch(patch.model, patch.effort, permissions, limits, tools_now=patch.tools == "now")
         settings, seq = await self._sessions.writable(params.session).configure(wanted)
         return SessionConfigureResult(settings, seq)
 

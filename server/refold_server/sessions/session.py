@@ -6,7 +6,7 @@ joins the running one. Must not know of connections: any number of clients may a
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import anyio
 from msgspec import Struct
@@ -22,6 +22,7 @@ from refold_protocol.session.events import (
     InputAccepted,
     InputSettled,
     LimitSettings,
+    PermissionSettings,
     SessionSettings,
     SessionTitle,
     Trigger,
@@ -29,7 +30,7 @@ from refold_protocol.session.events import (
     TurnEndReason,
     TurnStart,
 )
-from refold_protocol.session.messages import InputBlock, Source
+from refold_protocol.session.messages import InputBlock, Source, text_content
 from refold_protocol.session.pending import PendingInput
 from refold_protocol.session.status import Status, status_of
 from refold_server.clock import new_input_id
@@ -55,8 +56,19 @@ class SettingsPatch(Struct, frozen=True, gc=False):
 
     model: str | None = None
     effort: str | None = None
+    permissions: PermissionSettings | None = None
     limits: LimitSettings | None = None
     tools_now: bool = False
+
+
+PERMISSIONS: Final = Source("loop", "permissions")
+"""Who tells the model of a permission mode."""
+
+_PERMISSIONS_NOW: Final = {
+    "ask": "Permissions changed: from now on the user is asked before a tool changes something.",
+    "allow": "Permissions changed: from now on tools that change something run without the user being asked.",
+    "deny": "Permissions changed: from now on tools that change something do not run.",
+}
 
 
 class Session:
@@ -134,13 +146,7 @@ class Session:
         self.turns.refuse_closing()
         given = new_input_id()
         turn = self.ledger.folds.work.last_turn + 1
-        one = PendingInput(given, -1, "inject", content, source)
-        events = self.append(
-            Draft(InputAccepted(given, "inject", content, source)),
-            Draft(TurnStart(turn, Trigger("injection", source, given))),
-            as_context(one),
-            Draft(TurnEnd(turn, COMPLETED)),
-        )
+        events = self.append(*self._told_at_once(given, content, source))
         await self.ledger.flush()
         return Accepted(given, events[-4].seq, turn)
 
@@ -169,13 +175,17 @@ class Session:
         Raises ConfigError and ProviderError for a model that cannot be used, LogError.
         """
         before = self.ledger.folds.settings
-        changes = {name: value for name in ("model", "effort", "limits") if (value := getattr(patch, name)) is not None}
-        settings = replace(before, **changes)
+        given = ((name, getattr(patch, name)) for name in ("model", "effort", "permissions", "limits"))
+        settings = replace(before, **{name: value for name, value in given if value is not None})
         self.instance.host.call_config(settings)
-        event = self.append(Draft(settings))[-1]
+        told = self._told_of(before, settings)
+        event, *_ = self.append(Draft(settings), *told)[-1 - len(told) :]
         if patch.tools_now:
             self.instance.thaw_tools()
         await self.ledger.flush()
+        for one in self.ledger.folds.pending:
+            if one.source == PERMISSIONS:
+                await self._join_if_idle(one)
         return settings, event.seq
 
     async def rename(self, title: str, source: Source) -> int:
@@ -219,6 +229,28 @@ class Session:
                 self.ledger.append(Draft(InputSettled(given, "withdrawn", "it could not be made durable")))
             raise
         return PendingInput(given, event.seq, mode, content, source)
+
+    def _told_at_once(self, given: InputId, content: tuple[InputBlock, ...], source: Source) -> tuple[Draft, ...]:
+        """Give the drafts of an injection on an idle session: a turn of its own without a step."""
+        turn = self.ledger.folds.work.last_turn + 1
+        return (
+            Draft(InputAccepted(given, "inject", content, source)),
+            Draft(TurnStart(turn, Trigger("injection", source, given))),
+            as_context(PendingInput(given, -1, "inject", content, source)),
+            Draft(TurnEnd(turn, COMPLETED)),
+        )
+
+    def _told_of(self, before: SessionSettings, now: SessionSettings) -> tuple[Draft, ...]:
+        """Give what tells the model of another permission mode: context, never an edit of the system text. A model that saw
+        nothing yet has nothing to be told."""
+        mode = self.instance.host.permission_mode(now)
+        if self.ledger.folds.horizon.header is None or mode == self.instance.host.permission_mode(before):
+            return ()
+        content = text_content(_PERMISSIONS_NOW[mode])
+        given = new_input_id()
+        if self.turns.running is None:
+            return self._told_at_once(given, content, PERMISSIONS)
+        return (Draft(InputAccepted(given, "inject", content, PERMISSIONS)),)
 
     async def _join_if_idle(self, given: PendingInput) -> None:
         """Let an injection join by a turn of its own where the turn that it was meant for ended meanwhile."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
 
 from refold_protocol.errors import InputUnknownError, SessionBusyError, StorageFullError
@@ -10,6 +11,7 @@ from refold_protocol.session.events import (
     ContextMessage,
     InputSettled,
     LimitSettings,
+    PermissionSettings,
     SessionSettings,
     SessionTitle,
     SteeringMessage,
@@ -213,6 +215,39 @@ async def test_a_model_that_cannot_be_used_is_refused_and_nothing_is_recorded() 
         with pytest.raises(InputUnknownError):
             await session.configure(SettingsPatch(model="nope"))
         assert types(session) == []
+
+
+async def test_another_permission_mode_is_told_to_a_model_that_saw_something_and_never_edits_the_system_text() -> None:
+    provider = ScriptedProvider(says("ok"), says("ok"))
+    async with scripted_session(ScriptedHost(provider)) as session:
+        await session.configure(SettingsPatch(permissions=PermissionSettings("deny")))
+        assert types(session) == ["instance/start", "session/settings"]
+        await turn(session)
+        settings, seq = await session.configure(SettingsPatch(permissions=PermissionSettings("allow")))
+        assert settings.permissions == PermissionSettings("allow")
+        told = ["session/settings", "input/accepted", "turn/start", "context/message", "turn/end"]
+        assert types(session, seq) == told
+        await session.configure(SettingsPatch(permissions=PermissionSettings("allow")))
+        assert types(session, seq) == [*told, "session/settings"]
+        await turn(session)
+        assert_proven(session)
+    before, after = provider.requests
+    assert before.header == after.header
+    assert "without the user being asked" in str(after.history[2])
+
+
+async def test_another_permission_mode_in_a_running_turn_joins_before_its_next_step() -> None:
+    pause = Pause()
+    provider = ScriptedProvider([pause, *calls(("c", "look", "{}"))], says("ok"))
+    async with scripted_session(ScriptedHost(provider, {"look": echo})) as session:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(turn, session)
+            await pause.reached.wait()
+            await session.configure(SettingsPatch(permissions=PermissionSettings("deny")))
+            assert len(provider.requests) == 1
+            pause.go_on.set()
+        assert "do not run" in str(provider.requests[1].history[-1])
+        assert_proven(session)
 
 
 async def test_new_tools_join_at_once_when_the_user_asks() -> None:
