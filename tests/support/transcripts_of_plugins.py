@@ -32,6 +32,7 @@ async def session_prefix(tale: Tale) -> None:
         await b.follow(session, after=seq)
         await b.turn(session, "three")
         await b.ask("session/read", session=session, view="header")
+        await b.ask("request/explain", session=session, turn=3, step=1)
         await b.proves(session, equal=3)
 
 
@@ -59,9 +60,73 @@ async def system_change(tale: Tale) -> None:
     tale.script({"text": "One."}, {"text": "Two, please."}, {"text": "Three, please."})
     async with tale.daemon("A") as a:
         session = await a.begin()
-        for said in ("one", "two", "three"):
+        for turn, said in enumerate(("one", "two", "three"), 1):
             await a.turn(session, said)
+            await a.ask("request/explain", session=session, turn=turn, step=1)
         await a.proves(session, equal=3)
+
+
+async def tools_join(tale: Tale) -> None:
+    """A tool that turns up in mid-session
+
+    Tools stand before the history in every prompt, so a new one waits for the next break that happens anyway, or until the
+    client asks for it; then it stands behind the others. Rule: the tool list is frozen for an instance (log.md section 5).
+    """
+    tale.plugin(
+        "toolbox",
+        """
+        from refold_protocol.session.header_types import ToolSchema
+        from refold_server.plugins import ASSEMBLE, Assembled
+
+        HAMMER = ToolSchema("hammer", "Hits.", '{"type":"object"}')
+
+        async def tools(asked, next):
+            offered = await next()
+            later = asked.place.turn > 1
+            return Assembled(offered.system, (HAMMER, *offered.tools)) if later else offered
+
+        def register(registry):
+            registry.on(ASSEMBLE, tools)
+        """,
+    )
+    tale.script({"text": "One."}, {"text": "Two."}, {"text": "Three."})
+    async with tale.daemon("A") as a:
+        session = await a.begin()
+        await a.turn(session, "one")
+        await a.turn(session, "two")
+        await a.ask("session/configure", session=session, patch={"tools": "now"})
+        await a.turn(session, "three")
+        await a.ask("request/explain", session=session, turn=2, step=1)
+        await a.ask("request/explain", session=session, turn=3, step=1)
+        await a.proves(session, equal=3)
+
+
+async def swapped_request(tale: Tale) -> None:
+    """A plugin that wants something else sent than what is on record
+
+    What is about to leave is compared with what the log says; it differs, so nothing is sent at all, and the turn ends
+    with the place of the first byte that differs. Rule: the live check (log.md section 6).
+    """
+    tale.plugin(
+        "secret",
+        """
+        from msgspec.structs import replace
+        from refold_server.plugins import STREAM
+
+        async def send(outgoing, next):
+            other = replace(outgoing, body=outgoing.body.replace(b"sleeps", b"sings!"))
+            async for chunk in next(other):
+                yield chunk
+
+        def register(registry):
+            registry.on(STREAM, send)
+        """,
+    )
+    tale.script({"text": "None."})
+    async with tale.daemon("A") as a:
+        session = await a.begin()
+        await a.turn(session, "Which animal sleeps?")
+        await a.proves(session, equal=1)
 
 
 async def plugin_context(tale: Tale) -> None:
@@ -203,6 +268,8 @@ async def broken_plugin(tale: Tale) -> None:
 STORIES: Final = (
     session_prefix,
     system_change,
+    tools_join,
+    swapped_request,
     plugin_context,
     blocked_prompt,
     denied_call,

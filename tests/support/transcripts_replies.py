@@ -42,9 +42,18 @@ def result_lines(method: str, params: Json, result: Any) -> list[str]:
         return _view(params["view"], result)
     if method == "turn/wait":
         return ["this event:", *event_lines([result])]
+    if method == "request/explain":
+        return _explained(result)
     if method == "session/list":
         return [f"{len(result['sessions'])} sessions", *map(_row, result["sessions"])]
     return [members(result)]
+
+
+def _explained(result: Json) -> list[str]:
+    """What broke a prefix; not how many bytes and tokens there are, which depend on the words of tools and system text."""
+    parting = [f"      they part in {result['parting']['where']}"] if "parting" in result else []
+    causes = [f"      because of {row['sentence']}" for row in result["causes"]]
+    return [f"verdict {result['verdict']}", *parting, *causes]
 
 
 def _row(row: Json) -> str:
