@@ -13,6 +13,8 @@ from typing import Generic, TypeVar, cast, overload
 
 T = TypeVar("T")
 
+_set = object.__setattr__
+
 
 class Tape(Sequence[T], Generic[T]):
     """An immutable sequence that grows into another one cheaply. Equal when the items are equal, in order.
@@ -21,9 +23,19 @@ class Tape(Sequence[T], Generic[T]):
 
     __slots__ = ("_items", "_length")
 
+    _items: list[T]
+    _length: int
+
     def __init__(self, items: Iterable[T] = ()) -> None:
-        self._items = list(items)
-        self._length = len(self._items)
+        own = list(items)
+        _set(self, "_items", own)
+        _set(self, "_length", len(own))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a tape is immutable: {name}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a tape is immutable: {name}")
 
     def then(self, item: T) -> Tape[T]:
         """Give a tape with `item` behind these items. O(1) from the longest tape of a family, else a copy.
@@ -34,8 +46,8 @@ class Tape(Sequence[T], Generic[T]):
         items = self._items if longest else self._items[: self._length]
         items.append(item)
         grown = cast("Tape[T]", object.__new__(Tape))
-        grown._items = items
-        grown._length = self._length + 1
+        _set(grown, "_items", items)
+        _set(grown, "_length", self._length + 1)
         return grown
 
     def extends(self, older: Tape[T]) -> bool:

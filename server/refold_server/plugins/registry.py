@@ -56,6 +56,8 @@ class Brought(Struct, frozen=True):
 class PluginRegistry:
     """What one plugin is given to register itself with. `plugin` is its name, which the log and messages show."""
 
+    __slots__ = ("_event_types", "_handlers", "_open", "_origin", "_plugin", "_recorder", "_tools")
+
     def __init__(self, plugin: str, origin: str = "refold") -> None:
         self._plugin = plugin
         self._origin = origin
