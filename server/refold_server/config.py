@@ -17,7 +17,7 @@ from refold_server.config_build import build_config
 from refold_server.config_read import WHOLE_FILE, Origin, Settings, read_table, read_toml
 from refold_server.config_types import Config
 
-__all__ = ["Config", "config_file", "default_config_path", "default_store_path", "load_config"]
+__all__ = ["Config", "config_file", "default_config_path", "default_skills_path", "default_store_path", "load_config"]
 
 _CLIENT: Final = Origin("initializationOptions")
 _FILE_ONLY: Final = ("providers", "plugins")
@@ -73,6 +73,11 @@ def default_store_path() -> Path:
     import platformdirs
 
     return platformdirs.user_data_path("refold", appauthor=False)
+
+
+def default_skills_path() -> Path:
+    """Give the folder of the user's own skills where nothing else is configured; it need not exist."""
+    return default_config_path().parent / "skills"
 
 
 def _file_settings(path: Path | None, env: Mapping[str, str]) -> Settings:

@@ -116,7 +116,8 @@ class _Document(TextDocument):
 
     def snapshot(self) -> OpenDocument:
         version = self.version or 0
-        return OpenDocument(self.uri, path_of_uri(self.uri), version, self.source, version == self.saved_version)
+        saved, language = version == self.saved_version, self.language_id or ""
+        return OpenDocument(self.uri, path_of_uri(self.uri), version, self.source, saved, language)
 
 
 class _Workspace(Workspace):

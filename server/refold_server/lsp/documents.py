@@ -15,13 +15,14 @@ from msgspec import Struct
 
 class OpenDocument(Struct, frozen=True):
     """An open document as of one moment. `path` is None for one that is no file, like a new buffer. `saved`: the client
-    saved this version, or its text was written to disk from here."""
+    saved this version, or its text was written to disk from here. `language` is the client's id of its language."""
 
     uri: str
     path: str | None
     version: int
     text: str
     saved: bool = False
+    language: str = ""
 
 
 def path_of_uri(uri: str) -> str | None:

@@ -60,7 +60,9 @@ class LanguageSide:
     async def snapshot(self) -> tuple[OpenBuffer, ...]:
         """Give the files that the client has open, as file tools see them: after all that it said before."""
         documents = () if self._serving is None else await self._serving.documents()
-        return tuple(OpenBuffer(one.path, one.text, one.version, one.saved) for one in documents if one.path is not None)
+        return tuple(
+            OpenBuffer(one.path, one.text, one.version, one.saved, one.language) for one in documents if one.path is not None
+        )
 
     def close(self) -> None:
         """End: nothing is edited any more, and nobody waits for the import."""

@@ -20,12 +20,14 @@ from refold_server.tools.text_file import BYTE_ORDER_MARK, read_up_to
 
 class OpenBuffer(Struct, frozen=True):
     """A file that is open in an editor: its absolute path as the editor names it, which may lead through links, its text
-    there, and the version of that text. `saved`: the text is known to have been on disk, so the disk has what is new."""
+    there, and the version of that text. `saved`: the text is known to have been on disk, so the disk has what is new.
+    `language` is what the editor calls its language, empty where it did not say."""
 
     path: str
     text: str
     version: int
     saved: bool = False
+    language: str = ""
 
 
 class OpenBuffers(Protocol):

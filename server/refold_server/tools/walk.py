@@ -31,10 +31,11 @@ _OPEN_RULES: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class Entry(Struct, frozen=True):
-    """A file, or a symbolic link with the text that it holds as `target`."""
+    """A file, or a symbolic link with the text that it holds as `target`, or a `folder` that the walk was told not to enter."""
 
     place: Place
     target: str | None = None
+    folder: bool = False
 
 
 class _Found(Struct, frozen=True):
@@ -45,9 +46,19 @@ class _Found(Struct, frozen=True):
 
 
 class Walk:
-    """One walk from the folder `start` down. `check` is called for each entry and may raise to stop it."""
+    """One walk from the folder `start` down. `check` is called for each entry and may raise to stop it. With `levels`,
+    entries that many levels below `start` are the last: folders among them are given, not entered."""
 
-    def __init__(self, workspace: Workspace, start: Place, check: Callable[[], None], *, limit: int = MAX_ENTRIES) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        start: Place,
+        check: Callable[[], None],
+        *,
+        limit: int = MAX_ENTRIES,
+        levels: int | None = None,
+    ) -> None:
+        self._deepest = None if levels is None else len(start.parts) + levels
         self._workspace = workspace
         self._start = start
         self._check = check
@@ -64,6 +75,9 @@ class Walk:
             found = waiting.pop()
             if not found.folder:
                 yield Entry(found.place, found.target)
+                continue
+            if len(found.place.parts) == self._deepest:
+                yield Entry(found.place, folder=True)
                 continue
             try:
                 waiting.extend(self._folder(found.place, found.rules))
