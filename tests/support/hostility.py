@@ -10,9 +10,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 MUTATING = (
-    "append extend insert pop remove clear update sort reverse add discard setdefault popitem "
-    "intersection_update difference_update __iadd__ __ior__ __setitem__ __delitem__"
-).split()
+    "append",
+    "extend",
+    "insert",
+    "pop",
+    "remove",
+    "clear",
+    "update",
+    "sort",
+    "reverse",
+    "add",
+    "discard",
+    "setdefault",
+    "popitem",
+    "intersection_update",
+    "difference_update",
+    "__iadd__",
+    "__ior__",
+    "__setitem__",
+    "__delitem__",
+)
 
 _SCALARS = (str, bytes, int, float, bool, type(None))
 

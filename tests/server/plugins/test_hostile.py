@@ -80,7 +80,11 @@ def hostile(seam: Seam[Any], attempts: Attempts) -> Any:
 
         return around
     if seam.mode == "observe":
-        return lambda seen: attempts.on(seam.name, seen)  # pyright: ignore[reportUnknownLambdaType]
+
+        def look(seen: object) -> None:
+            attempts.on(seam.name, seen)
+
+        return look
 
     async def decide(payload: object) -> None:
         attempts.on(seam.name, payload)
