@@ -22,6 +22,7 @@ from msgspec import Struct
 from refold_protocol.errors import LogBusyError, LogUnwritableError
 from refold_storage.format import DATA_FILE, Databases
 from refold_storage.holder import HolderNote
+from refold_storage.occupancy import Occupancy
 
 if TYPE_CHECKING:
     Transaction: TypeAlias = lmdb.Transaction[bytes]
@@ -39,13 +40,22 @@ class Figures(Struct, frozen=True, gc=False):
 class Environment:
     """An open environment. `reading` may be called from any thread, `writing` and `grow` from the commit thread."""
 
-    def __init__(self, environment: lmdb.Environment, databases: Databases, folder: Path, max_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        environment: lmdb.Environment,
+        databases: Databases,
+        folder: Path,
+        max_bytes: int | None,
+        occupancy: Occupancy,
+    ) -> None:
         self.databases: Final = databases
         self.folder: Final = folder
         self.note: Final = HolderNote(folder)
         self._environment = environment
+        self._occupancy = occupancy
         self._max_bytes = max_bytes
         self._unusable: str | None = None
+        self._closed = False
         # Order where both are taken: writes, then reads. Growing takes both; a follower of another process's growth too.
         self._writes = threading.RLock()
         self._reads = threading.Lock()
@@ -130,11 +140,20 @@ class Environment:
         return self._environment.readers()
 
     def close(self) -> None:
-        """Close the environment. Waits for a transaction that runs."""
+        """Close the environment. Waits for a transaction that runs. Idempotent."""
         with self._writes, self._reads:
+            if self._closed:
+                return
+            self._closed = True
             self.spoil("the store was closed")
             self._environment.close()
             self.note.close()
+            self._occupancy.release()
+
+    def copy_to(self, file: int) -> None:
+        """Write a compact copy of everything to a descriptor. Blocks; what LMDB raises comes through as it is."""
+        self._check_usable()
+        self._environment.copyfd(file, compact=True)
 
     def _begin_reading(self) -> Transaction:
         checked = False

@@ -21,7 +21,7 @@ from refold_storage.log_write import WriteLimits
 from refold_storage.opening import open_environment
 from refold_storage.registry import REGISTRY
 from refold_storage.store import LmdbStore
-from refold_storage.transact import FailPoint
+from refold_storage.transact import FailPoint, no_fault
 
 BACKLOG_BYTES: Final = 64 * 1024 * 1024
 """Bytes of accepted lines of one session that may wait for a commit."""
@@ -33,10 +33,6 @@ FLUSH_SECONDS: Final = 30.0
 def epoch_ms() -> int:
     """Give the system's clock in Unix epoch milliseconds."""
     return time.time_ns() // 1_000_000
-
-
-def no_fault(stage: str) -> None:
-    """The fail point of a store in which nothing is made to fail."""
 
 
 async def open_store(
@@ -63,8 +59,9 @@ async def open_store(
 
     Raises ConfigError (key `store.path`) for a folder that cannot hold a store, also one on a network file system;
     SessionFormatUnsupportedError for another format version or a foreign file, with nothing written; StorageFullError;
-    LogBusyError when another process holds the write lock for longer than `flush_seconds`; LogUnwritableError when an
-    earlier commit of this process failed for good, and in a forked child of a process that has the store open.
+    LogBusyError when another process holds the write lock for longer than `flush_seconds` or compacts the store;
+    LogUnwritableError when an earlier commit of this process failed for good, and in a forked child of a process that has
+    the store open.
     """
     folder = _resolved(path)
 

@@ -30,9 +30,9 @@ from refold_storage.fork import check_fork_seq, forked_row
 from refold_storage.health import Vitals
 from refold_storage.intake import Intake
 from refold_storage.interface import Access, Clock, NewSession, RecentCursor, SessionRecord
-from refold_storage.lmdb_store import BACKLOG_BYTES, no_fault
+from refold_storage.lmdb_store import BACKLOG_BYTES
 from refold_storage.memory_log import Medium, MemoryHandle, MemoryLog
-from refold_storage.transact import FailPoint
+from refold_storage.transact import FailPoint, no_fault
 from refold_storage.transfer import imported_row
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +27,11 @@ from refold_storage.format import (
     is_new,
     open_databases,
 )
+from refold_storage.occupancy import Occupancy, occupy
 from refold_storage.space import FULL_ERRNOS
+
+COPY_FILE: Final = "data.mdb.compact"
+"""The unfinished copy of a compaction. One that is found belongs to a process that died."""
 
 DEFAULT_MAP_BYTES: Final = 1 << 40
 """Map of a store where nothing else is configured: 1 TiB of address space, not of disk."""
@@ -38,20 +43,27 @@ MAX_READERS: Final = 1024
 
 
 def open_environment(
-    folder: Path, *, now: int, map_bytes: int | None, max_bytes: int | None, create: bool, filesystem: FilesystemOf
+    folder: Path,
+    *,
+    now: int,
+    map_bytes: int | None,
+    max_bytes: int | None,
+    create: bool,
+    filesystem: FilesystemOf,
+    occupied: Callable[[Path], Occupancy] = occupy,
 ) -> Environment:
     """Open the store in `folder`, which this process must not have open.
 
     `map_bytes` is the size of the map to begin with, `max_bytes` the end of its growth. `now` (epoch ms) is noted in a
-    new store, which is made unless `create` is False. May wait for the store's write lock, so it is not for the event
-    loop's thread. Raises ConfigError for a folder that cannot hold a store, SessionFormatUnsupportedError for one that
-    holds something else, StorageFullError.
+    new store, which is made unless `create` is False. `occupied` says that the store is open from now on. May wait for
+    the store's write lock, so it is not for the event loop's thread. Raises ConfigError for a folder that cannot hold a
+    store, SessionFormatUnsupportedError for one that holds something else, StorageFullError, and what `occupied` raises.
     """
     there = _existing(folder)
     _prepare(folder, there, create, filesystem)
     size = max(min(map_bytes or DEFAULT_MAP_BYTES, max_bytes or DEFAULT_MAP_BYTES), MIN_MAP_BYTES)
     try:
-        return _open(folder, there, size, now, max_bytes)
+        return _open(folder, there, size, now, max_bytes, occupied)
     except (lmdb.Error, OSError) as error:
         raise _clear_error(folder, error) from error
 
@@ -93,11 +105,12 @@ def _look_without_locks(folder: Path) -> None:
         raise _clear_error(folder, error) from error
 
 
-def _open(folder: Path, there: Path, size: int, now: int, max_bytes: int | None) -> Environment:
-    environment = _mapped(folder, size, readonly=False)
+def _open(
+    folder: Path, there: Path, size: int, now: int, max_bytes: int | None, occupied: Callable[[Path], Occupancy]
+) -> Environment:
+    environment, occupancy = _occupied(folder, size, occupied)
     try:
         environment.reader_check()
-        is_new(environment, folder)
         with environment.begin(write=True) as transaction:
             new = is_new(environment, folder)  # asked again, now that no other process can be making it
             if new:
@@ -106,10 +119,40 @@ def _open(folder: Path, there: Path, size: int, now: int, max_bytes: int | None)
         if new:
             _sync_folders(folder, there)
         _keep_from_children(folder / DATA_FILE)
-        return Environment(environment, databases, folder, max_bytes)
+        (folder / COPY_FILE).unlink(missing_ok=True)
+        return Environment(environment, databases, folder, max_bytes, occupancy)
+    except BaseException:
+        environment.close()
+        occupancy.release()
+        raise
+
+
+def _occupied(folder: Path, size: int, occupied: Callable[[Path], Occupancy]) -> tuple[lmdb.Environment, Occupancy]:
+    """Open the data file and say so. It is looked at before, because a folder of somebody else must stay as it is, and
+    opened again if a compaction replaced it meanwhile."""
+    before = _inode(folder)
+    environment = _mapped(folder, size, readonly=False)
+    try:
+        is_new(environment, folder)
+        occupancy = occupied(folder)
     except BaseException:
         environment.close()
         raise
+    if _inode(folder) == before:
+        return environment, occupancy
+    environment.close()
+    try:
+        return _mapped(folder, size, readonly=False), occupancy
+    except BaseException:
+        occupancy.release()
+        raise
+
+
+def _inode(folder: Path) -> int | None:
+    try:
+        return (folder / DATA_FILE).stat().st_ino
+    except FileNotFoundError:
+        return None
 
 
 def _mapped(folder: Path, size: int, *, readonly: bool) -> lmdb.Environment:
@@ -150,16 +193,21 @@ def _keep_from_children(data: Path) -> None:
 def _sync_folders(folder: Path, there: Path) -> None:
     """Make the names of a new store durable, up to the folder that was there before: LMDB syncs files, not folders."""
     for part in (folder, *folder.parents):
-        file = os.open(part, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(file)
-        except OSError as error:
-            if error.errno != errno.EINVAL:  # a file system without syncing of folders has nothing to lose
-                raise
-        finally:
-            os.close(file)
+        sync_folder(part)
         if part == there:
             break
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system without syncing of folders has nothing to lose
+            raise
+    finally:
+        os.close(file)
 
 
 def _clear_error(folder: Path, error: lmdb.Error | OSError) -> RefoldError:

@@ -63,6 +63,11 @@ class Registry:
                 else:
                     commits.environment.spoil("the store was closed while another process held up its last commit")
 
+    def has(self, folder: Path) -> bool:
+        """Tell whether this process has the store in `folder` open, usable or not."""
+        with self._lock:
+            return _identity(folder) in self._opened
+
     def users(self) -> int:
         """How many uses of usable environments are open."""
         with self._lock:

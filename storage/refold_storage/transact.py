@@ -24,6 +24,11 @@ FailPoint: TypeAlias = Callable[[str], None]
 """Called at the stages of a commit, in order: `begun` (the write lock is held), `written` (not yet committed),
 `committed`. What it raises counts as a failure at that stage; faults are injected here."""
 
+
+def no_fault(stage: str) -> None:
+    """The fail point of a store in which nothing is made to fail."""
+
+
 Claim: TypeAlias = Callable[[Sequence[Share]], list[Share]]
 """Told, with the write lock held, which shares are about to be written; gives those that still should be."""
 

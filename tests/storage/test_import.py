@@ -75,7 +75,7 @@ async def test_small_events_fill_their_records_across_batches(store: LmdbStore) 
 async def test_an_import_that_is_cancelled_leaves_nothing_and_its_lease_is_free_afterwards(store: LmdbStore) -> None:
     handle = await filled(store, BIG)
     lines = lines_of(handle)
-    for wanted in range(len(lines)):
+    for wanted in range(0, len(lines), 7):
         begun: list[int] = []
 
         def counted(begun: list[int] = begun) -> Iterator[bytes]:

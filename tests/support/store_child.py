@@ -7,6 +7,7 @@ that is closed. `StoreChild` is the parent's side.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 import signal
@@ -16,11 +17,18 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
 
-from refold_protocol.errors import SessionAlreadyExistsError, SessionAlreadyOwnedError, SessionNotFoundError
+from refold_protocol.errors import (
+    LogBusyError,
+    SessionAlreadyExistsError,
+    SessionAlreadyOwnedError,
+    SessionNotFoundError,
+)
+from refold_protocol.ids import SessionId
+from refold_storage.compact import compact_store
 from refold_storage.interface import Handle, Store
 from refold_storage.lmdb_store import open_store
 from refold_storage.store import LmdbStore
-from tests.support.stores import NEW, SESSION, chunks, new_uuid, prompt, tool_result
+from tests.support.stores import NEW, SESSION, chunks, filled, new, new_uuid, prompt, tool_result
 
 
 class StoreChild:
@@ -67,6 +75,10 @@ class StoreChild:
         if self._popen.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
         self._popen.wait()
+
+    def ended(self) -> bool:
+        """Tell whether it has ended."""
+        return self._popen.poll() is not None
 
     def signal(self, number: int) -> None:
         """Send it a signal."""
@@ -171,6 +183,47 @@ async def flood(store: LmdbStore, argument: str) -> None:
             await handle.flush()
 
 
+async def remake(store: LmdbStore, argument: str) -> None:
+    """Make sessions, forks of them, and delete some, for ever. Say `+ ID` when one is durable, `? ID` when one is about to
+    go, `- ID` when it is gone."""
+    rng = random.Random(int(argument))
+    known = [record.id for _, record in store.recent(limit=1_000)]
+    for number in itertools.count():
+        name, choice = SessionId(f"{argument}.{number}"), rng.random()
+        if choice > 0.7 and known:
+            gone = known.pop(rng.randrange(len(known)))
+            say(f"? {gone}")
+            await store.delete(gone)
+            say(f"- {gone}")
+            continue
+        if choice > 0.2 and known:
+            parent = rng.choice(known)
+            await store.fork(parent, rng.randrange(store.get(parent).tail + 1), new(name))
+            say(f"+ {name}")
+            handle = await store.open(name, "write")
+        else:
+            handle = await filled(store, chunks(rng.randrange(1, 400)), new(name))
+            say(f"+ {name}")
+        known.append(name)
+        handle.append(chunks(rng.randrange(60)))
+        await handle.close()
+
+
+def compact(folder: str, fatal_stage: str) -> None:
+    """Compact the store and die at a stage; say what came out when there is no such stage."""
+
+    def fatal(stage: str) -> None:
+        if stage == fatal_stage:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    try:
+        done = compact_store(folder, fail_point=fatal)
+    except LogBusyError as error:
+        say(f"busy: {error.message}")
+    else:
+        say(f"from {done.before_bytes} to {done.after_bytes}")
+
+
 COMMANDS: dict[str, Callable[[LmdbStore, str], Awaitable[None]]] = {
     "write": write,
     "accept": accept,
@@ -181,6 +234,8 @@ COMMANDS: dict[str, Callable[[LmdbStore, str], Awaitable[None]]] = {
     "made": made,
     "flood": flood,
     "die": flood,
+    "remake": remake,
+    "remake and die": remake,
 }
 
 
@@ -188,7 +243,7 @@ async def main() -> None:
     """Open the store and run the command."""
     command, folder, argument = sys.argv[1:]
     stages = random.Random(argument)
-    left = stages.randrange(1, 12)
+    left = stages.randrange(1, 12 if command == "die" else 60)
 
     def fatal(stage: str) -> None:
         """Die in the middle of some commit, at some stage."""
@@ -200,10 +255,14 @@ async def main() -> None:
     def harmless(stage: str) -> None:
         pass
 
-    store = await open_store(folder, new_uuid=new_uuid, commit_seconds=0.01, fail_point=fatal if command == "die" else harmless)
+    fail_point = fatal if command.endswith("die") else harmless
+    store = await open_store(folder, new_uuid=new_uuid, commit_seconds=0.01, fail_point=fail_point)
     await COMMANDS[command](store, argument)
     await store.close()
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    if sys.argv[1] == "compact":
+        compact(*sys.argv[2:])
+    else:
+        asyncio.run(main())
