@@ -160,9 +160,11 @@ class Session:
         return event.seq
 
     async def interrupt(self, turn: int, cause: AbortCause, *, withdraw_queued: bool = False) -> TurnEndReason | None:
-        """Stop a turn; see `Turns.interrupt`. With `withdraw_queued`, what waits behind it is taken back first."""
+        """Stop a turn; see `Turns.interrupt`. With `withdraw_queued`, what waits behind it is taken back first, but not what
+        the model must hear of settings that are in force."""
         if withdraw_queued and self.turns.knows(turn):
-            queued = [one for one in waiting(self.ledger, ("prompt", "steer", "inject")) if one.input != self.turns.input]
+            waits = waiting(self.ledger, ("prompt", "steer", "inject"))
+            queued = [one for one in waits if one.input != self.turns.input and one.source != PERMISSIONS]
             self.ledger.append(*(Draft(InputSettled(one.input, "withdrawn", "the turn was interrupted")) for one in queued))
         reason = await self.turns.interrupt(turn, cause)
         if withdraw_queued:
