@@ -10,8 +10,6 @@ from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 
-import anyio.to_thread
-
 from refold_protocol.errors import ConfigError, ProviderError
 from refold_protocol.ids import CallId
 from refold_protocol.session.events import SessionSettings
@@ -20,7 +18,7 @@ from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_server.checks.live import CheckMode
 from refold_server.config_call import call_config, permission_mode, step_limit
 from refold_server.config_types import Config, Mode
-from refold_server.plugins.loading import load_plugins, plugin_sources
+from refold_server.plugins.loading import loaded_plugins, plugin_sources
 from refold_server.plugins.registry import NO_PLUGINS, Plugins
 from refold_server.prefix.built_in import Sights, built_in
 from refold_server.providers.provider import Provider
@@ -80,12 +78,8 @@ class Surroundings:
 
 
 async def surroundings(config: Config, buffers: OpenBuffers = NO_BUFFERS) -> Surroundings:
-    """Load the plugins that the configuration names, in a thread, and give what all sessions share. Raises ConfigError."""
-    sources = plugin_sources(config.plugins)
-    loaded = NO_PLUGINS
-    if sources:  # what is imported may take its time; whoever waits meanwhile can be heard
-        loaded = await anyio.to_thread.run_sync(load_plugins, sources, abandon_on_cancel=True)
-    return Surroundings(config, buffers, loaded)
+    """Load the plugins that the configuration names and give what all sessions share. Raises ConfigError."""
+    return Surroundings(config, buffers, await loaded_plugins(plugin_sources(config.plugins)))
 
 
 def offered(config: Config, loaded: Plugins) -> Registry:
