@@ -193,6 +193,24 @@ def test_behind_a_gap_lines_and_chain_are_checked_and_requests_are_not() -> None
     assert report.head_digest == chain(lines).hex()
 
 
+def test_two_swapped_records_of_one_size_are_named_and_those_around_them_are_not() -> None:
+    lines, verifier = _lines(), Verifier()
+    order = [*range(0, len(lines), RUN)]
+    order[1], order[3] = order[3], order[1]
+    assert len(lines) >= 4 * RUN
+    for first in order:
+        for line in lines[first : first + RUN]:
+            verifier.feed(line)
+        verifier.end_record(chain(lines[: first + RUN]))
+    report = verifier.report(chain(lines).hex(), len(lines) - 1)
+    assert [place for place in _found(report) if place[0] == "chain"] == [
+        ("chain", RUN, 2 * RUN - 1),
+        ("chain", 3 * RUN, 4 * RUN - 1),
+    ]
+    assert [place for place in _found(report) if place[0] == "line"] == [("line", RUN, None), ("line", 3 * RUN, None)]
+    assert {place[0] for place in _found(report)} == {"chain", "line", "grammar"}
+
+
 def test_a_log_whose_end_is_lost_has_no_head() -> None:
     verifier = Verifier()
     verifier.skip(3, "gone", None)

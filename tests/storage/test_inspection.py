@@ -103,6 +103,12 @@ async def test_events_behind_the_end_that_the_row_names_are_given(disk: Disk) ->
     assert pieces[-1].last >= COUNT
 
 
+@pytest.mark.parametrize("tail", [-1, 0, COUNT - 2])
+async def test_a_row_that_ends_before_its_records_hides_none_of_them(disk: Disk, tail: int) -> None:
+    disk.change_row(SESSION, tail=tail)
+    assert await inspected(disk) == [stored.record for stored in disk.records]
+
+
 async def test_events_that_came_after_the_look_are_left_out(disk: Disk) -> None:
     store = await opened(disk.store)
     reader = await store.examine(SESSION)

@@ -6,7 +6,8 @@ the highest number, unless a number is given.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import json
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -83,10 +84,20 @@ class Disk:
 
     def spoil_row(self, session: str) -> None:
         """Put something unreadable in place of a session's row."""
+        self._change_row(session, lambda _: b"{")
+
+    def change_row(self, session: str, **changes: object) -> None:
+        """Change members of a session's row."""
+        self._change_row(session, lambda row: json.dumps(json.loads(row) | changes).encode())
+
+    def _change_row(self, session: str, change: Callable[[bytes], bytes]) -> None:
+        key = session_key(SessionId(session))
         with lmdb.open(str(self.store), 1 << 30, max_dbs=8, lib_version=0) as environment:
             rows = environment.open_db(b"sessions")
             with environment.begin(write=True) as transaction:
-                transaction.put(session_key(SessionId(session)), b"{", db=rows)
+                row = transaction.get(key, db=rows)
+                assert row is not None
+                transaction.put(key, change(row), db=rows)
 
     def line_with(self, text: bytes) -> tuple[int, int]:
         """Give the position of a record and of the first line in it that holds `text`."""

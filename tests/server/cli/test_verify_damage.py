@@ -161,6 +161,14 @@ def test_a_log_that_was_cut_off_is_named_with_what_is_missing(refold: Here, sess
     assert found == ("head", disk.records[-3].record.first, disk.records[-1].record.last)
 
 
+def test_a_row_that_ends_too_early_or_in_another_digest_is_named(refold: Here, session: str, disk: Disk) -> None:
+    last = disk.records[-1].record.last
+    disk.change_row(session, tail=last - 5)
+    assert verified(refold, session, checks=("head",)) == [("head", last - 4, last)]
+    disk.change_row(session, tail=last, headDigest="00" * 32)
+    assert verified(refold, session, checks=("head",)) == [("head", last, None)]
+
+
 def test_requests_before_the_damage_are_proven_all_the_same(refold: Here, session: str, disk: Disk) -> None:
     disk.drop(-1)
     report = there(refold.place, "verify", session, "--json").values[0]["report"]
