@@ -178,6 +178,7 @@ def test_what_no_delta_says_is_a_snapshot(new: tuple[ToolSchema, ...]) -> None:
 def test_of_tools_with_one_name_twice_no_delta_is_made_and_they_may_stay() -> None:
     twice = replace(BASE, tools=(READ, READ))
     assert diff_header(twice, BASE) is None
+    assert diff_header(twice, replace(BASE, tools=(EDIT,))) is None
     told = replace(twice, system="two\nthree")
     assert diff_header(twice, told) == RequestHeaderDelta(system=SystemDelta(0, ("two", "three"), 0))
     assert written(twice, told) == told
