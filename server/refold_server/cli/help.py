@@ -21,6 +21,7 @@ SUMMARIES: Final[dict[str, str]] = {
     "verify": "prove that logs are whole and that each request follows from them",
     "doctor": "look for what is wrong with store, configuration and providers",
     "demo": "run a turn with tools on the current folder, offline, and prove it",
+    "prefix": "show what stands before a session's history, and who says it",
     "schema": "print the protocol's methods and types, for programs in other languages",
     "completion": "print a script that completes refold's commands in a shell",
 }
@@ -76,6 +77,11 @@ DESCRIPTIONS: Final[dict[str, str]] = {
         """Run a turn with tools on the current folder with the embedded provider, which needs no network and no key; then
         rebuild and compare each of its requests in another process, and say where the log is."""
     ),
+    "prefix": _filled(
+        """Show what each request of a session begins with, before anything that was said in it: the project's instructions, the
+        list of skills, an outline of the workspace, what plugins add. It is put together when a session is opened and stays
+        as it is until it is opened again. What another process has in force is in `refold log SESSION --view header`."""
+    ),
     "schema": _filled(
         """Print the methods of the native protocol with the types of their params and results: as one JSON object of `methods`
         and `types` in JSON Schema, or as TypeScript declarations, which have the types of events as well."""
@@ -107,6 +113,7 @@ EXITS: Final[dict[str, dict[int, str]]] = {
     | {COMPLETED: "nothing differs", INTERNAL: "something differs, or a log cannot be read; or an internal error"},
     "doctor": _READING | {COMPLETED: "nothing is wrong", INTERNAL: "something is wrong; or an internal error"},
     "demo": MEANINGS,
+    "prefix": _READING,
     "schema": _PRINTING,
     "completion": _PRINTING,
 }

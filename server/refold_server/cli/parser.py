@@ -65,6 +65,7 @@ def build_parser() -> Parser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
     for add in (_add_serve, _add_run, _add_sessions, _add_log, _add_rebuild, _add_cache, _add_verify, _add_doctor, _add_demo):
         add(commands)
+    _add_prefix(commands)
     _add_schema(commands)
     _add_completion(commands)
     return parser
@@ -178,6 +179,18 @@ def _add_cache(commands: Commands) -> None:
     _add_session(cache)
     cache.add_argument("--json", action="store_true", help="one JSON object a request, as request/explain gives it, one a line")
     _add_places(cache)
+
+
+def _add_prefix(commands: Commands) -> None:
+    prefix = _add(commands, "prefix")
+    which = prefix.add_mutually_exclusive_group()
+    which.add_argument("session", metavar="SESSION", nargs="?", type=unicode_text, help="the id of a session")
+    which.add_argument(
+        "--cwd", metavar="FOLDER", type=unicode_text, help="a session that would begin there (default: the current folder)"
+    )
+    prefix.add_argument("--show", action="store_true", help="print the messages themselves")
+    prefix.add_argument("--json", action="store_true", help="print everything as one JSON object, as prefix/compose gives it")
+    _add_places(prefix)
 
 
 def _add_verify(commands: Commands) -> None:

@@ -21,6 +21,7 @@ from refold_protocol.session.tape import Tape
 from refold_server.checks.live import CheckMode, LiveCheck
 from refold_server.config_types import Mode
 from refold_server.loop.approvals import Approvals
+from refold_server.loop.composition import Composition
 from refold_server.loop.ledger import Ledger
 from refold_server.loop.seams import Seams
 from refold_server.plugins.chain import Failure
@@ -74,14 +75,15 @@ class Host(Protocol):
 
 
 class Instance:
-    """One loop instance. `prefix` is None until it was composed; `anchored` tells whether its header snapshot is written."""
+    """One loop instance. `composition` is None until its prefix was composed; `anchored` tells whether its header snapshot is
+    written."""
 
     def __init__(self, ledger: Ledger, host: Host, seams: Seams, system: str, client: ClientInfo | None = None) -> None:
         self.ledger = ledger
         self.host = host
         self.seams = seams
         self.system = system
-        self.prefix: tuple[Message, ...] | None = None
+        self.composition: Composition | None = None
         self.anchored = False
         self.approvals = Approvals(ledger)
         self.digest = RequestDigest()
@@ -98,6 +100,11 @@ class Instance:
         if seams.observes:
             ledger.handle.observe(self._observed)
             ledger.handle.watch_durable(seams.flushed)
+
+    @property
+    def prefix(self) -> tuple[Message, ...] | None:
+        """The composed prefix; None until it was composed."""
+        return None if self.composition is None else self.composition.messages
 
     @property
     def number(self) -> int:

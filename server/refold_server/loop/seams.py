@@ -19,6 +19,7 @@ from refold_protocol.ids import SessionId
 from refold_protocol.session.events import ContextMessage, Event, ToolErrorInfo
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import Chunk, InputBlock, Message, Source, text_content
+from refold_server.loop.composition import Composition, compose
 from refold_server.plugins import seam as at
 from refold_server.plugins.chain import Failure, Report, ask, failure_of, waterfall
 from refold_server.plugins.frozen import (
@@ -27,7 +28,6 @@ from refold_server.plugins.frozen import (
     frozen_config,
     frozen_contexts,
     frozen_decision,
-    frozen_messages,
 )
 from refold_server.plugins.payloads import (
     Accept,
@@ -131,13 +131,9 @@ class Seams:
 
         return await waterfall(self._plugins.at(at.ASSEMBLE), Assembling(place), frozen_assembled, own, self.report)
 
-    async def session_prefix(self, place: Place) -> tuple[Message, ...]:
+    async def session_prefix(self, place: Place) -> Composition:
         """agent/session-prefix: the instance's opener, composed once, before its first pre-step."""
-
-        async def seed() -> tuple[Message, ...]:
-            return ()
-
-        return await waterfall(self._plugins.at(at.SESSION_PREFIX), Composing(place), frozen_messages, seed, self.report)
+        return await compose(self._plugins.at(at.SESSION_PREFIX), Composing(place), self.report)
 
     async def pre_step(self, place: Place, offered: Assembled, prefix: tuple[Message, ...]) -> tuple[ContextMessage, ...]:
         """agent/pre-step: the last moment at which the history of this step's request can still grow or shrink."""

@@ -68,11 +68,11 @@ async def run_step(instance: Instance, turn: int, step: int) -> StepDone:
 
 
 async def _prefix(instance: Instance, place: Place) -> tuple[Message, ...]:
-    if instance.prefix is None:
+    if instance.composition is None:
         composed = await instance.seams.session_prefix(place)
         await anyio.lowlevel.checkpoint_if_cancelled()  # what a contributor gave up when it was cancelled is not kept
-        instance.prefix = composed
-    return instance.prefix
+        instance.composition = composed
+    return instance.composition.messages
 
 
 async def _ended(instance: Instance, place: Place, *, capped: bool, called: bool) -> StepDone:

@@ -63,6 +63,10 @@ class Sessions:
             )
         return live
 
+    def seams(self, session: SessionId, cwd: str) -> Seams:
+        """Give seams of their own for a session in the folder `cwd`."""
+        return Seams(self._plugins, session, cwd)
+
     async def create(
         self, cwd: str, settings: SessionSettings = NO_SETTINGS, *, title: str | None = None, by: Source | None = None
     ) -> Session:
@@ -126,9 +130,6 @@ class Sessions:
             lock = self._locks[session] = anyio.Lock()
         return lock
 
-    def _seams(self, handle: Handle) -> Seams:
-        return Seams(self._plugins, handle.id, handle.record.cwd)
-
     async def _adopt(self, handle: Handle, first: tuple[Draft, ...] = (), settings: SessionSettings = NO_SETTINGS) -> Session:
         try:
             ledger = Ledger(handle)
@@ -136,7 +137,7 @@ class Sessions:
             host = self._host_for(handle.record.cwd)
             if settings.model is not None:
                 host.call_config(settings)
-            instance = Instance(ledger, host, self._seams(handle), SYSTEM_TEXT, self._client)
+            instance = Instance(ledger, host, self.seams(handle.id, handle.record.cwd), SYSTEM_TEXT, self._client)
         except BaseException:
             await handle.close()
             raise

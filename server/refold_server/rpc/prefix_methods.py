@@ -1,0 +1,18 @@
+"""Owns the handler of `prefix/compose`: what stands before a session's history."""
+
+from __future__ import annotations
+
+from refold_protocol.rpc.composing import PrefixComposeParams, PrefixComposeResult
+from refold_server.sessions.composing import compose_session
+from refold_server.sessions.registry import Sessions
+
+
+class PrefixMethods:
+    """The requests of one connection about prefixes."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def compose(self, params: PrefixComposeParams) -> PrefixComposeResult:
+        """prefix/compose."""
+        return await compose_session(self._sessions, params.session)
