@@ -27,9 +27,10 @@ from refold_protocol.session.chain import CHAIN_START
 from refold_protocol.session.events import FORMAT_VERSION
 from refold_protocol.session.summary import EMPTY_SUMMARY, Summary
 from refold_storage.format import Databases
-from refold_storage.interface import NewSession, Parent, RecentCursor, SessionRecord
+from refold_storage.interface import NewSession, RecentCursor, SessionRecord
 from refold_storage.keys import parse_recent_key, recent_key, session_key
 from refold_storage.segments import Section, Segment, section_at
+from refold_storage.session_record import Parent
 
 if TYPE_CHECKING:
     Transaction: TypeAlias = lmdb.Transaction[bytes]
@@ -181,6 +182,30 @@ def recent_rows(
                 _LOG.warning("left out of the list of sessions: %s", error)
             more = cursor.prev()
     return found
+
+
+def rebuild_recent(transaction: Transaction, databases: Databases) -> int:
+    """Make the list of recent sessions from the rows; give how many of its entries were wrong or missing. What it says of
+    a row that cannot be read stays."""
+    wanted: dict[bytes, bytes] = {}
+    unreadable: set[bytes] = set()
+    with transaction.cursor(db=databases.sessions) as cursor:
+        for key, value in cursor:
+            try:
+                row = _decode(value, None)
+            except (SessionCorruptionError, SessionFormatUnsupportedError):  # a survey names it
+                unreadable.add(key)
+            else:
+                wanted[recent_key(row.activity, row.number)] = key
+    with transaction.cursor(db=databases.recent) as cursor:
+        listed = list(cursor)
+    wrong = [place for place, key in listed if wanted.get(place) != key and key not in unreadable]
+    for place in wrong:
+        transaction.delete(place, db=databases.recent)
+    missing = wanted.keys() - ({place for place, _ in listed} - set(wrong))
+    for place in missing:
+        transaction.put(place, wanted[place], db=databases.recent)
+    return len(set(wrong) | missing)
 
 
 def rows_behind(

@@ -17,10 +17,10 @@ from refold_protocol.ids import SessionId
 from refold_storage import catalog
 from refold_storage.catalog import SessionRow
 from refold_storage.format import Databases
-from refold_storage.interface import Parent
 from refold_storage.keys import child_key, child_value
 from refold_storage.reading import check_tail, digest_at
 from refold_storage.segments import forked_segments
+from refold_storage.session_record import Parent
 
 if TYPE_CHECKING:
     Transaction: TypeAlias = lmdb.Transaction[bytes]

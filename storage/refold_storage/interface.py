@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, Protocol, TypeAlias
 
-from msgspec import Struct
-
 from refold_protocol.errors import LogError, RefoldError
 from refold_protocol.ids import SessionId, WriterId
 from refold_protocol.session.events import Draft, Event
-from refold_protocol.session.summary import Summary
 from refold_storage.health import Vitals
 from refold_storage.records import Damage, Record
+from refold_storage.session_record import NewSession, Progress, RecentCursor, Recount, SessionRecord, no_progress
 
 Access: TypeAlias = Literal["read", "write"]
 
@@ -31,45 +29,8 @@ Observer: TypeAlias = Callable[[Sequence[Event]], None]
 DurableWatcher: TypeAlias = Callable[[int], None]
 """Told the seq of the last durable event whenever that rose, on the event loop's thread."""
 
-RecentCursor: TypeAlias = tuple[int, int]
-"""A place in the list of recent sessions: last activity (epoch ms) and the session's number. Opaque to callers."""
-
 Clock: TypeAlias = Callable[[], int]
 """Gives Unix epoch milliseconds."""
-
-
-class Parent(Struct, frozen=True, gc=False):
-    """Where a fork comes from: the parent's session, the last inherited seq, and the digest of that event in hex."""
-
-    session: SessionId
-    at: int
-    digest: str
-
-
-class NewSession(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a session is created with. `cwd` is an absolute path, `created_at` Unix epoch ms."""
-
-    id: SessionId
-    cwd: str
-    created_at: int
-
-
-class SessionRecord(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
-    """The record beside a log, as of one moment.
-
-    `tail` is the seq of its last event (−1 for none), `head_digest` the chain's digest there in hex. `writers` has a row
-    `(writer, first seq)` for each writer that put events into the log. `summary` is a cache, all else is data.
-    """
-
-    id: SessionId
-    cwd: str
-    created_at: int
-    tail: int
-    head_digest: str
-    writers: tuple[tuple[WriterId, int], ...]
-    summary: Summary
-    parent: Parent | None = None
-    archived: bool = False
 
 
 class Handle(Protocol):
@@ -239,6 +200,14 @@ class Store(Protocol):
         Raises SessionAlreadyExistsError, SessionCorruptionError (`seq`: where the first wrong line stands; also for a
         log of another length), DigestMismatchError, InvalidJsonError for an id or folder that is not valid Unicode,
         StorageFullError, LogBusyError.
+        """
+        ...
+
+    async def rebuild_catalogue(self, progress: Progress = no_progress) -> Recount:
+        """Count what is cached beside the logs anew, every summary and the list of recent sessions; say what was wrong.
+
+        Reads every log once. `progress` is told of sessions. A session that somebody writes, or that cannot be read, is
+        passed over and named. May be cancelled between two sessions. Raises StorageFullError, LogBusyError.
         """
         ...
 

@@ -29,7 +29,7 @@ from refold_storage.accept import Head
 from refold_storage.fork import check_fork_seq, forked_row
 from refold_storage.health import Vitals
 from refold_storage.intake import Intake
-from refold_storage.interface import Access, Clock, NewSession, RecentCursor, SessionRecord
+from refold_storage.interface import Access, Clock, NewSession, Progress, RecentCursor, Recount, SessionRecord, no_progress
 from refold_storage.lmdb_store import BACKLOG_BYTES
 from refold_storage.memory_log import Medium, MemoryHandle, MemoryLog
 from refold_storage.transact import FailPoint, no_fault
@@ -121,6 +121,19 @@ class MemoryStore:
         self._medium.commit()
         self._committed(log)
         return log.row.record
+
+    async def rebuild_catalogue(self, progress: Progress = no_progress) -> Recount:
+        """Count summaries anew; see `interface.Store.rebuild_catalogue`. The list of recent sessions is none to rebuild."""
+        self._check_open()
+        owned = [session for session in self._logs if session in self._owners]
+        changed = 0
+        for session, log in self._logs.items():
+            summary = reduce(summary_step, log.events, EMPTY_SUMMARY)
+            if session not in owned and summary != log.row.summary:
+                log.row, log.head = replace(log.row, summary=summary), replace(log.head, summary=summary)
+                changed += 1
+        progress(len(self._logs), len(self._logs))
+        return Recount(len(self._logs) - len(owned), changed, 0, tuple(map(_owned, owned)))
 
     def get(self, session: SessionId) -> SessionRecord:
         """Give the committed record of a session. Raises SessionNotFoundError."""

@@ -7,11 +7,11 @@ its caller is cancelled, and before the store is closed: a lease must not be fre
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from refold_protocol.errors import SessionAlreadyExistsError, SessionAlreadyOwnedError, SessionNotFoundError
+from refold_protocol.errors import RefoldError, SessionAlreadyExistsError, SessionAlreadyOwnedError, SessionNotFoundError
 from refold_protocol.ids import SessionId
 from refold_storage import catalog
 from refold_storage.catalog import SessionRow
@@ -19,8 +19,9 @@ from refold_storage.change import Work, change
 from refold_storage.commit import CommitQueue
 from refold_storage.delete import delete
 from refold_storage.fork import fork
-from refold_storage.interface import NewSession, SessionRecord
+from refold_storage.interface import NewSession, Recount, SessionRecord
 from refold_storage.lease import Lease, Leases
+from refold_storage.recount import rebuild_catalogue
 from refold_storage.transfer import Transfer
 
 T = TypeVar("T")
@@ -61,6 +62,12 @@ class SessionChanges:
             raise
         lease.release()
         return imported
+
+    async def rebuild_catalogue(
+        self, found: Sequence[SessionId | RefoldError], progress: Callable[[int, int], None]
+    ) -> Recount:
+        """Rebuild the caches of the sessions that a survey `found`; see `interface.Store.rebuild_catalogue`."""
+        return await rebuild_catalogue(self._commits, self._leases, self._seconds, found, progress)
 
     async def finish(self) -> None:
         """Wait until nothing is under way any more."""

@@ -26,7 +26,7 @@ from refold_storage.backlog import Backlog
 from refold_storage.catalog import SessionRow
 from refold_storage.commit import CommitQueue
 from refold_storage.health import Vitals, vitals
-from refold_storage.interface import Access, Clock, NewSession, RecentCursor, SessionRecord
+from refold_storage.interface import Access, Clock, NewSession, Progress, RecentCursor, Recount, SessionRecord, no_progress
 from refold_storage.lease import Lease, Leases
 from refold_storage.log_read import ReadHandle
 from refold_storage.log_write import WriteHandle, WriteLimits
@@ -116,6 +116,11 @@ class LmdbStore:
         """Make a session of exact lines; see `interface.Store.import_session`."""
         self._check_open()
         return await self._whole.import_session(record, lines)
+
+    async def rebuild_catalogue(self, progress: Progress = no_progress) -> Recount:
+        """Count summaries and the list of recent sessions anew; see `interface.Store.rebuild_catalogue`."""
+        self._check_open()
+        return await self._whole.rebuild_catalogue(list(self.survey()), progress)
 
     def get(self, session: SessionId) -> SessionRecord:
         """Give the committed record of a session. Raises SessionNotFoundError."""
