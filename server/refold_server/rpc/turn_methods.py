@@ -50,7 +50,7 @@ class TurnMethods:
 
     async def _start(self, session: Session, params: TurnStartParams) -> TurnStartResult:
         if params.input is not None:
-            waiting, turn, seq = session.start_pending(params.input)
+            waiting, turn, seq = await session.start_pending(params.input)
             return TurnStartResult(waiting.input, seq, turn)
         refuse_blank("turn/start", params.content or ())
         content = input_content(params.content or ())

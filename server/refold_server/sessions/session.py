@@ -82,6 +82,7 @@ class Session:
         self.closed = False
         """Whether `close` got as far as the handle."""
         self._first = first
+        self._untold = [one.input for one in ledger.folds.pending if one.source == PERMISSIONS]
 
     @property
     def id(self) -> SessionId:
@@ -124,12 +125,19 @@ class Session:
         self.turns.run_next()  # the running turn may have ended while this became durable
         return Accepted(accepted.input, accepted.seq, running if how == "steer" else None)
 
-    def start_pending(self, given: InputId) -> tuple[PendingInput, int, int]:
-        """Start the turn of an input that waits since an earlier instance. Raises InputUnknownError, SessionBusyError."""
+    async def start_pending(self, given: InputId) -> tuple[PendingInput, int, int]:
+        """Start the turn of an input that waits since an earlier instance; that of an injection has no step, and is over
+        when this returns. Raises InputUnknownError, SessionBusyError, LogError."""
         pending = self._pending(given)
         turn = self.turns.take()
+        if pending.mode == "inject":
+            self.turns.free()
+            await self._join_if_idle(pending)
+            return pending, turn, pending.seq
+        self.turns.input = given
         try:
-            self.append()
+            if self.append(*self._told_anew()):
+                await self.ledger.flush()  # only what is durable joins the turn
         except BaseException:
             self.turns.free()
             raise
@@ -223,7 +231,7 @@ class Session:
     ) -> PendingInput:
         self.turns.refuse_closing()
         given = given or new_input_id()
-        event = self.append(Draft(InputAccepted(given, mode, content, source)))[-1]
+        event = self.append(*self._told_anew(), Draft(InputAccepted(given, mode, content, source)))[-1]
         try:
             await self.ledger.flush()
         except (LogError, anyio.get_cancelled_exc_class()):
@@ -251,8 +259,22 @@ class Session:
         content = text_content(_PERMISSIONS_NOW[mode])
         given = new_input_id()
         if self.turns.running is None:
-            return self._told_at_once(given, content, PERMISSIONS)
-        return (Draft(InputAccepted(given, "inject", content, PERMISSIONS)),)
+            return (*self._superseded(), *self._told_at_once(given, content, PERMISSIONS))
+        return (*self._superseded(), Draft(InputAccepted(given, "inject", content, PERMISSIONS)))
+
+    def _superseded(self) -> tuple[Draft, ...]:
+        """Settle what an earlier instance wanted to tell of permissions and could not."""
+        untold = [one for one in self._untold if self._waits(one)]
+        return tuple(Draft(InputSettled(one, "withdrawn", "it is told anew")) for one in untold)
+
+    def _told_anew(self) -> tuple[Draft, ...]:
+        """Give what stands for that before the first prompt of this instance: the permissions in force, as its own input."""
+        superseded = self._superseded()
+        if not superseded:
+            return ()
+        mode = self.instance.host.permission_mode(self.ledger.folds.settings)
+        content = text_content(_PERMISSIONS_NOW[mode])
+        return (*superseded, Draft(InputAccepted(new_input_id(), "inject", content, PERMISSIONS)))
 
     async def _join_if_idle(self, given: PendingInput) -> None:
         """Let an injection join by a turn of its own where the turn that it was meant for ended meanwhile."""

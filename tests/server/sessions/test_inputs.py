@@ -174,7 +174,7 @@ async def test_what_an_earlier_instance_left_waiting_is_offered_and_never_runs_b
         assert [one.input for one in session.ledger.folds.pending] == [queued.input]
         await turn(session, "new")
         assert [one.input for one in session.ledger.folds.pending] == [queued.input]
-        _, number, _ = session.start_pending(queued.input)
+        _, number, _ = await session.start_pending(queued.input)
         assert end_of(await session.turns.wait(number)) == "completed"
         assert seen(provider)[-1] == "two"
 
