@@ -70,8 +70,33 @@ async def tools_of_the_next_instance(tale: Tale) -> None:
         await b.proves(session, equal=3)
 
 
+async def permissions_change(tale: Tale) -> None:
+    """Permissions that change, between turns and in one
+
+    The model is told by a message of its history, which stands where every injection would; the system text stays as it
+    is, so that the cache keeps all that was read before. Rule: settings that change are told by a context/message (log.md
+    section 5).
+    """
+    gate = tale.gate()
+    listing = calls(call(0, "c1", "list_files", "{}")) + chunk({}, "tool_calls")
+    await tale.plays([reply("One.")], [text("I look."), gate, listing], [reply("One file.")])
+    async with tale.daemon("A") as a:
+        session = await a.begin()
+        await a.turn(session, "one")
+        await a.ask("session/configure", session=session, patch={"permissions": {"mode": "deny"}})
+        await a.grows()
+        await a.start(session, "How many files?")
+        await a.says("I look.")
+        await a.ask("session/configure", session=session, patch={"permissions": {"mode": "ask"}})
+        gate.open()
+        await a.grows()
+        await a.ask("session/read", session=session, view="surface")
+        await a.proves(session, equal=3)
+
+
 STORIES: Final = (
     configure_between_turns,
     configure_during_turn,
+    permissions_change,
     tools_of_the_next_instance,
 )

@@ -154,6 +154,28 @@ async def interrupt_in_stream(tale: Tale) -> None:
         await a.proves(session, equal=3)
 
 
+async def interrupt_withdraws(tale: Tale) -> None:
+    """A turn that is stopped together with all that waits behind it
+
+    Every input of a client is settled before the turn is ended, so that none can start in between; what refold itself has
+    to tell the model is told all the same. Rule: withdrawQueued (protocol.md section 2), interrupt leaves the queue alone
+    unless asked (log.md section 7).
+    """
+    await tale.plays([text("Half a"), None])
+    async with tale.daemon("A") as a:
+        session = await a.begin()
+        await a.start(session, "one")
+        await a.says("Half a")
+        await a.start(session, "two", ifRunning="queue")
+        await a.start(session, "at once", ifRunning="steer")
+        await a.ask("session/inject", session=session, content=[_text("It rains.")], source={"kind": "client"})
+        await a.ask("session/configure", session=session, patch={"permissions": {"mode": "deny"}})
+        await a.ask("turn/interrupt", session=session, turn=1, withdrawQueued=True)
+        await a.grows()
+        await a.ask("session/open", session=session)
+        await a.proves(session, equal=1)
+
+
 async def interrupt_before_reply(tale: Tale) -> None:
     """A turn that is stopped before the model said a word
 
@@ -248,6 +270,7 @@ STORIES: Final = (
     inject_idle,
     inject_during_step,
     interrupt_in_stream,
+    interrupt_withdraws,
     interrupt_before_reply,
     interrupt_in_tools,
     interrupt_before_dispatch,

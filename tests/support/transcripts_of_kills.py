@@ -106,6 +106,35 @@ async def kill_with_pending_inputs(tale: Tale) -> None:
         await b.proves(session, equal=3)
 
 
+async def kill_with_pending_context(tale: Tale) -> None:
+    """Things to tell the model that waited when their daemon was killed
+
+    An injection and steering wait for a place in the history and never get one: the next daemon lists them like prompts.
+    Each is started by its name, the injection as a turn without a step, the steering as a prompt; what refold has to tell
+    is told anew. Rule: pending inputs are listed and offered (log.md section 7).
+    """
+    await tale.plays([text("Half a"), None], [reply("Fine.")], [reply("In French: bien.")])
+    async with tale.daemon("A") as a:
+        session = await a.begin()
+        await a.start(session, "first")
+        await a.says("Half a")
+        content = [{"type": "text", "text": "It rains."}]
+        rain = await a.ask("session/inject", session=session, content=content, source={"kind": "client"})
+        french = await a.start(session, "In French, please.", ifRunning="steer")
+        await a.ask("session/configure", session=session, patch={"permissions": {"mode": "deny"}})
+        await a.killed()
+    async with tale.daemon("B") as b:
+        opened = await b.ask("session/open", session=session)
+        await b.follow(session, after=opened["tail"])
+        await b.turn(session, "Go on.")
+        await b.ask("turn/start", session=session, input=rain["input"])
+        await b.grows()
+        await b.ask("turn/start", session=session, input=french["input"])
+        await b.grows()
+        await b.ask("session/open", session=session)
+        await b.proves(session, equal=3)
+
+
 async def cold_read(tale: Tale) -> None:
     """Reading a session whose daemon was killed, without opening it
 
@@ -132,5 +161,6 @@ STORIES: Final = (
     kill_in_tools,
     kill_behind_tools,
     kill_with_pending_inputs,
+    kill_with_pending_context,
     cold_read,
 )
