@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from contextlib import aclosing
 
-import anyio.lowlevel
 from msgspec import Struct
 
 from refold_protocol.dialects.registry import dialect_named
@@ -69,9 +68,7 @@ async def run_step(instance: Instance, turn: int, step: int) -> StepDone:
 
 async def _prefix(instance: Instance, place: Place) -> tuple[Message, ...]:
     if instance.composition is None:
-        composed = await instance.seams.session_prefix(place)
-        await anyio.lowlevel.checkpoint_if_cancelled()  # what a contributor gave up when it was cancelled is not kept
-        instance.composition = composed
+        instance.composition = await instance.seams.session_prefix(place)  # a cancelled one does not get here, see `attempt`
     return instance.composition.messages
 
 

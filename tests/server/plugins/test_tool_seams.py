@@ -98,8 +98,10 @@ async def test_a_call_that_only_reads_may_be_tried_again_any_other_runs_once(rea
 
 
 async def test_a_hedge_of_two_attempts_at_once_counts_no_waiting_as_its_own() -> None:
+    waits = [0.0, 0.08]
+
     async def slow(arguments: str) -> str:
-        await anyio.sleep(0.06)
+        await anyio.sleep(waits.pop(0))
         return "slow"
 
     async def hedge(call: Call, run: NextAnswer) -> ToolAnswer:
@@ -219,5 +221,31 @@ async def test_a_handler_that_denies_once_it_was_interrupted_changes_nothing_abo
         assert reason is not None
         assert reason.kind == "aborted"
         assert [code for _, _, code in results(session)] == ["TOOL_OUTCOME_UNKNOWN"]
+        assert end_of(await turn(session)) == "completed"
+        assert_rebuilt(session, provider)
+
+
+async def test_an_interrupt_while_a_wrapper_waits_for_a_tool_is_not_the_wrappers_fault() -> None:
+    runs = anyio.Event()
+
+    async def slow(arguments: str) -> str:
+        runs.set()
+        await anyio.sleep_forever()
+        return "never"
+
+    async def around(call: Call, run: NextAnswer) -> ToolAnswer:
+        answers: list[ToolAnswer] = []
+        async with anyio.create_task_group():
+            answers.append(await run())
+        return answers[0]
+
+    provider = ScriptedProvider(calls(("a", "look", "{}")), says("well"))
+    async with scripted_session(ScriptedHost(provider, {"look": slow}), plugins=plugin((EXECUTE, around))) as session:
+        _, number, _ = await session.start(text_content("go"), CLIENT)
+        await runs.wait()
+        reason = await session.turns.interrupt(number, AbortCause("user"))
+        assert reason is not None
+        assert reason.kind == "aborted"
+        assert failures(session) == []
         assert end_of(await turn(session)) == "completed"
         assert_rebuilt(session, provider)
