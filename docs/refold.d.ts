@@ -35,6 +35,8 @@ export interface Requests {
   "turn/wait": { params: TurnWaitParams; result: EventOf<"turn/end"> };
   /** Take back an input that waits. */
   "input/withdraw": { params: InputWithdrawParams; result: SeqResult };
+  /** Say whether a call may run. */
+  "approval/answer": { params: ApprovalAnswerParams; result: SeqResult };
   /** Follow a session's log. */
   "event/subscribe": { params: EventSubscribeParams; result: EventSubscribeResult };
   /** Stop following. */
@@ -45,6 +47,8 @@ export interface Requests {
   "request/explain": { params: RequestExplainParams; result: RequestExplainResult };
   /** Prove a log against its own records. */
   "log/verify": { params: LogVerifyParams; result: LogVerifyResult };
+  /** Say what begins each request. */
+  "prefix/compose": { params: PrefixComposeParams; result: PrefixComposeResult };
   /** List the configured models and providers. */
   "model/list": { params: NoParams; result: ModelListResult };
   /** List the tools that models are told of. */
@@ -53,6 +57,8 @@ export interface Requests {
   "daemon/health": { params: NoParams; result: DaemonHealthResult };
   /** Give this table as JSON Schema. */
   "daemon/schema": { params: NoParams; result: DaemonSchemaResult };
+  /** Ask a person whether a call may run. */
+  "approval/request": { params: ApprovalRequestParams; result: ApprovalRequestResult };
 }
 
 /** Every notification, by its method, with who sends it. */
@@ -752,6 +758,17 @@ export interface InputWithdrawParams {
   input: string;
 }
 
+/**
+ * `approval/answer`: settle an open question without being asked. With the scope `session`, further calls of that tool run
+ * without a question as long as the session lives.
+ */
+export interface ApprovalAnswerParams {
+  session: string;
+  approval: string;
+  outcome: "allowed" | "denied";
+  scope?: "once" | "session";
+}
+
 /** `event/subscribe`. `writer` is absent for a session that nobody ever wrote. */
 export interface EventSubscribeResult {
   subscription: number;
@@ -905,6 +922,41 @@ export interface LogVerifyParams {
   session: string;
 }
 
+/**
+ * `prefix/compose`: `composed` tells that this is in force in the live session; else it is what an instance that began
+ * now would have. `contributors` stand in the order of the wire, those without a word last. `recorded` tells whether the
+ * last recorded request has this very prefix; absent where there is none. `failures` are sentences.
+ */
+export interface PrefixComposeResult {
+  cwd: string;
+  composed: boolean;
+  contributors: PrefixContribution[];
+  bytes?: number;
+  tokens?: number;
+  sha256?: string;
+  recorded?: boolean;
+  failures?: string[];
+}
+
+/**
+ * What one contributor of a plugin says; without messages it says nothing, and has no digest. `removed` counts messages
+ * of contributors behind it that it left out.
+ */
+export interface PrefixContribution {
+  plugin: string;
+  contributor: string;
+  messages?: Message[];
+  bytes?: number;
+  tokens?: number;
+  sha256?: string;
+  removed?: number;
+}
+
+/** `prefix/compose`. */
+export interface PrefixComposeParams {
+  session: string;
+}
+
 /** `model/list`: the models that the configuration names, and the providers behind them, both in its order. */
 export interface ModelListResult {
   models: ModelRow[];
@@ -1012,6 +1064,41 @@ export interface SeamTally {
 export interface DaemonSchemaResult {
   digest: string;
   schema: { methods: object; types: object };
+}
+
+/** `approval/request`: the id of the option that was chosen. */
+export interface ApprovalRequestResult {
+  option: string;
+}
+
+/**
+ * `approval/request`: a call waits until somebody says whether it may run. `approval` is its durable id, the same when the
+ * question is asked again. `subject` is exactly what would happen. A reply that names none of the `options`, an error, or
+ * none within `deadlineMs` milliseconds is `default`. Cancelled when the question is settled elsewhere.
+ */
+export interface ApprovalRequestParams {
+  session: string;
+  approval: string;
+  turn: number;
+  callId: string;
+  tool: string;
+  subject: ApprovalSubject;
+  options: ApprovalOption[];
+  default: string;
+  deadlineMs?: number;
+}
+
+/** What exactly would happen: `kind` is `command`, `diff`, `path` or `text`. */
+export interface ApprovalSubject {
+  kind: "command" | "diff" | "path" | "text";
+  text: string;
+}
+
+/** One thing that can be answered: `id` is what the reply names, `label` is for a person, in English. */
+export interface ApprovalOption {
+  id: string;
+  kind: "allowOnce" | "allowSession" | "deny";
+  label: string;
 }
 
 /** `$/cancelRequest`: the request to cancel. */
@@ -1333,17 +1420,11 @@ export interface ApprovalAsked {
   subject: ApprovalSubject;
 }
 
-/** What exactly would happen: `kind` is `command`, `diff`, `path` or `text`. */
-export interface ApprovalSubject {
-  kind: string;
-  text: string;
-}
-
 /** The answer: `outcome` is `allowed`, `denied` or `cancelled`, `scope` is `once` or `session`. */
 export interface ApprovalDecided {
   id: string;
-  outcome: string;
-  scope: string;
+  outcome: "allowed" | "denied" | "cancelled";
+  scope: "once" | "session";
   by: Source;
 }
 

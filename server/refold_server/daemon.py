@@ -26,6 +26,7 @@ from refold_server.config import load_config
 from refold_server.config_types import Config
 from refold_server.host import Surroundings, surroundings
 from refold_server.lsp.side import LanguageSide
+from refold_server.rpc.approval_requests import ApprovalRequests
 from refold_server.rpc.dispatch import Handler, Service
 from refold_server.rpc.endings import EndReason
 from refold_server.rpc.endpoint import Endpoint, stdio_endpoint
@@ -35,6 +36,7 @@ from refold_server.rpc.routes import routes
 from refold_server.rpc.status_notices import StatusNotices
 from refold_server.rpc.trace import Trace
 from refold_server.sessions.registry import Sessions
+from refold_server.sessions.session import Session
 from refold_server.stores import open_configured_store
 
 FINISH_SECONDS: Final = 60.0
@@ -71,6 +73,7 @@ class _Ready(Struct, frozen=True):
 
     sessions: Sessions
     events: EventMethods
+    asking: ApprovalRequests
     shared: Surroundings
     handlers: Mapping[str, Handler]
 
@@ -130,11 +133,18 @@ class Daemon:
         store = await open_configured_store(self._config.store, client=_client_name(self._params))
         info = self._params.client_info
         client = None if info is None else ClientInfo(info.name, info.version)
-        watch = StatusNotices(self._endpoint.notify).watch
+        source = Source("client", None if client is None else client.name)
+        notices = StatusNotices(self._endpoint.notify)
+        asking = ApprovalRequests(self._endpoint.request, self._group, source)
+
+        def watch(session: Session) -> None:
+            notices.watch(session)
+            asking.watch(session)
+
         sessions = Sessions(store, shared.host, self._spawn, client, watch, shared.plugins)
         events = EventMethods(sessions, self._endpoint, self._group)
-        source = Source("client", None if client is None else client.name)
-        return _Ready(sessions, events, shared, routes(sessions, shared, events, self._endpoint, source))
+        handlers = routes(sessions, shared, events, self._endpoint, asking, source)
+        return _Ready(sessions, events, asking, shared, handlers)
 
     def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._group.create_task(work())
@@ -145,6 +155,8 @@ class Daemon:
             return
         options = self._params.initialization_options
         cancel = reason in ("terminated", "exit") or (options is not None and options.on_disconnect == "cancel")
+        if not cancel:
+            self._ready.asking.leave(self._ready.sessions)
         troubles = await self._ready.sessions.close_all(
             AbortCause("disposed", reason), step_seconds=0 if cancel else FINISH_SECONDS
         )

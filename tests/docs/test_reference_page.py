@@ -37,7 +37,7 @@ def test_every_other_row_is_on_the_page() -> None:
 
 def test_every_type_that_a_table_names_has_a_section_or_a_declaration() -> None:
     cells = re.findall(r"^\| `\w+` \| (`.*?`) \|", TEXT, re.MULTILINE)
-    named = {word for cell in cells for word in re.findall(r"[A-Z]\w+", cell)}
+    named = {word for cell in cells for word in re.findall(r"\b[A-Z]\w+", cell)}
     assert len(named) > 20
     declared = declarations()
     for name in named:

@@ -16,18 +16,18 @@ from typing import Any, Final
 from msgspec import Raw
 
 from refold_protocol.errors import SessionBusyError
-from refold_protocol.ids import CallId, InputId, SessionId, WriterId
+from refold_protocol.ids import ApprovalId, CallId, InputId, SessionId, WriterId
 from refold_protocol.json_text import JsonText
-from refold_protocol.rpc import explaining, listing, params, results
+from refold_protocol.rpc import approving, composing, explaining, listing, params, results
 from refold_protocol.rpc import initialize as init
 from refold_protocol.rpc.envelope import encode_error, encode_notification, encode_request, encode_result
 from refold_protocol.rpc.errors import application_error
 from refold_protocol.rpc.methods import METHODS
 from refold_protocol.rpc.notices import LogTraceNotice, ProgressNotice, SessionEventsNotice, SessionsChangedNotice, WorkDone
 from refold_protocol.rpc.schema import schema_digest, schema_of
-from refold_protocol.session.events import LimitSettings, SessionSettings
+from refold_protocol.session.events import ApprovalSubject, LimitSettings, SessionSettings
 from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
-from refold_protocol.session.messages import Message, Source, TextBlock
+from refold_protocol.session.messages import Message, Source, TextBlock, text_content
 from refold_protocol.session.pending import PendingInput
 from refold_protocol.session.status import Status
 from refold_protocol.session.summary import UsageTotals
@@ -37,6 +37,7 @@ GOLDEN: Final = Path(__file__).parent.parent / "golden" / "rpc"
 
 SESSION: Final = SessionId("018f0000-0000-7000-8000-000000000001")
 INPUT: Final = InputId("018f0000-0000-7000-8000-0000000000a1")
+APPROVAL: Final = ApprovalId("018f0000-0000-7000-8000-0000000000b1")
 WRITER: Final = WriterId("018f0000-0000-7000-8000-0000000000f1.41")
 DIGEST: Final = "ab" * 32
 LINE: Final = Raw(b'{"type":"turn/end","seq":57,"time":1700000000000,"data":{"turn":3,"reason":{"kind":"completed"}}}')
@@ -157,6 +158,23 @@ EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
             0,
         ),
     ),
+    "prefix/compose": (
+        composing.PrefixComposeParams(SESSION),
+        composing.PrefixComposeResult(
+            "/w",
+            True,
+            (
+                composing.PrefixContribution(
+                    "refold", "instructions", (Message("user", text_content("Be kind.")),), 65, 10, DIGEST
+                ),
+                composing.PrefixContribution("refold", "skills"),
+            ),
+            65,
+            10,
+            DIGEST,
+            True,
+        ),
+    ),
     "log/verify": (
         params.LogVerifyParams(SESSION),
         results.LogVerifyResult(
@@ -179,6 +197,24 @@ EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
         listing.InputResult(INPUT, 58, 4),
     ),
     "input/withdraw": (params.InputWithdrawParams(SESSION, INPUT), listing.SeqResult(58)),
+    "approval/answer": (
+        approving.ApprovalAnswerParams(SESSION, APPROVAL, "allowed", "session"),
+        listing.SeqResult(58),
+    ),
+    "approval/request": (
+        approving.ApprovalRequestParams(
+            SESSION,
+            APPROVAL,
+            3,
+            CallId("call_1"),
+            "write_file",
+            ApprovalSubject("diff", "--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-“é”\n+🙂\n"),
+            approving.approval_options("write_file"),
+            approving.DENY,
+            600_000,
+        ),
+        approving.ApprovalRequestResult("once"),
+    ),
     "model/list": (
         params.NoParams(),
         listing.ModelListResult(

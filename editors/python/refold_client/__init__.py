@@ -9,6 +9,7 @@ async with spawn(["refold", "serve"]) as client:
             break
 """
 
+from refold_client.approvals import Approval
 from refold_client.client import Client, spawn
 from refold_client.errors import (
     ClientError,
@@ -21,6 +22,7 @@ from refold_client.errors import (
 from refold_client.subscription import Cursor, Subscription
 
 __all__ = [
+    "Approval",
     "Client",
     "ClientError",
     "ConnectionEndedError",

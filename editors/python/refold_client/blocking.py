@@ -17,8 +17,10 @@ from functools import wraps
 from pathlib import Path
 from typing import IO, Any, Concatenate, Literal, ParamSpec, TypeVar
 
+from anyio import to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from refold_client.approvals import Approval
 from refold_client.client import Chunks, Client, Json, spawn
 from refold_client.notices import Notices
 from refold_client.subscription import Cursor, Subscription
@@ -80,6 +82,7 @@ class BlockingClient:
     rename = _blocking(Client.rename)
     inject = _blocking(Client.inject)
     withdraw = _blocking(Client.withdraw)
+    answer_approval = _blocking(Client.answer_approval)
     start_turn = _blocking(Client.start_turn)
     start_pending = _blocking(Client.start_pending)
     wait_turn = _blocking(Client.wait_turn)
@@ -92,6 +95,17 @@ class BlockingClient:
     health = _blocking(Client.health)
     schema = _blocking(Client.schema)
     close = _blocking(Client.close)
+
+    def on_approval(self, answers: Callable[[Approval], str | None] | None) -> None:
+        """Have `answers` asked, in a thread of its own, whether calls that change something may run: it gives the id of one of
+        the question's options, or None for the default. What it gives for a question that was settled elsewhere counts for
+        nothing. Without one, such calls are denied."""
+
+        async def ask(question: Approval) -> str | None:
+            assert answers is not None
+            return await to_thread.run_sync(answers, question, abandon_on_cancel=True)
+
+        self.portal.call(self.client.on_approval, None if answers is None else ask)
 
     def subscribe(
         self,

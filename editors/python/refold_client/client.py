@@ -16,6 +16,7 @@ from typing import IO, Any, Literal, TypeAlias
 
 import anyio
 
+from refold_client.approvals import ApprovalHandler, OnApproval
 from refold_client.connection import Connection, Json
 from refold_client.errors import ConnectionEndedError
 from refold_client.notices import Notices
@@ -37,6 +38,8 @@ class Client:
         self.server: Json = {}
         self._subscriptions: dict[int, Subscription] = {}
         connection.on_notification("session/events", self._take_events)
+        self._approvals = ApprovalHandler()
+        connection.on_request("approval/request", self._approvals)
         self._listening: dict[str, list[Notices]] = {method: [] for method in INFORMING}
         for method in INFORMING:
             connection.on_notification(method, partial(self._inform, method))
@@ -121,6 +124,18 @@ class Client:
         """turn/interrupt: give the reason with which the turn ended."""
         given = _present(session=session, turn=turn, withdrawQueued=withdraw_queued or None)
         return (await self.request("turn/interrupt", given))["reason"]
+
+    async def answer_approval(
+        self, session: str, approval: str, outcome: Literal["allowed", "denied"], *, scope: Literal["once", "session"] = "once"
+    ) -> int:
+        """approval/answer: settle an open question; give the seq of its record."""
+        given = {"session": session, "approval": approval, "outcome": outcome, "scope": scope}
+        return (await self.request("approval/answer", given))["seq"]
+
+    def on_approval(self, answers: OnApproval | None) -> None:
+        """Have `answers` asked whether calls that change something may run: it gives the id of one of the question's options,
+        or None for the default. It is cancelled when the question is settled elsewhere. Without one, such calls are denied."""
+        self._approvals.answers = answers
 
     async def subscribe(
         self,

@@ -40,7 +40,7 @@ class Connection:
         self._notified: dict[str, Callable[[Any], bool | None]] = {}
         self._asked: dict[str, Callable[[Any], Awaitable[Any]]] = {}
         self._unclaimed: list[Any] = []
-        self._answering: set[asyncio.Task[None]] = set()
+        self._answering: dict[Any, asyncio.Task[None]] = {}
         self.ended = False
         """Whether the daemon has closed its output."""
         self._last_id = 0
@@ -52,7 +52,8 @@ class Connection:
         self._notified[method] = handler
 
     def on_request(self, method: str, handler: Callable[[Any], Awaitable[Any]]) -> None:
-        """Have the daemon's requests of this method answered by `handler`: its result, or the RpcError that it raises."""
+        """Have the daemon's requests of this method answered by `handler`: its result, or the RpcError that it raises. It is
+        cancelled when the daemon cancels its request."""
         self._asked[method] = handler
 
     async def request(self, method: str, params: Any = None, *, claim: Callable[[Any], None] | None = None) -> Any:
@@ -107,7 +108,7 @@ class Connection:
             self.ended = True
             for waiting in self._waiting.values():
                 waiting.done.set()
-            for task in self._answering:
+            for task in self._answering.values():
                 task.cancel()
 
     def complain(self) -> None:
@@ -132,8 +133,12 @@ class Connection:
             handler = self._asked.get(message["method"])
             claimed = handler is not None
             task = asyncio.create_task(self._answer(message["id"], handler, message.get("params")))
-            self._answering.add(task)
-            task.add_done_callback(self._answering.discard)
+            self._answering[message["id"]] = task
+            task.add_done_callback(lambda _: self._answering.pop(message["id"], None))
+        elif message["method"] == "$/cancelRequest":
+            claimed = True  # also where the answer is on its way already
+            if (task := self._answering.get(message["params"]["id"])) is not None:
+                task.cancel()
         elif message["method"] in self._notified:
             claimed = self._notified[message["method"]](message.get("params")) is not False
         if not claimed:
@@ -157,9 +162,16 @@ class Connection:
             reply["result"] = await handler(params)
         except RpcError as error:
             reply["error"] = {"code": error.code, "message": error.message}
+        except asyncio.CancelledError:
+            reply["error"] = {"code": -32800, "message": "cancelled"}
+            if not self.ended:
+                await self._send(reply)
+            raise
         except Exception as error:  # noqa: BLE001  # answered, and raised where the caller looks
             reply["error"] = {"code": -32603, "message": "the client's handler failed"}
             self._unclaimed.append(error)
+        finally:
+            self._answering.pop(request_id, None)  # from here on a cancellation comes too late
         await self._send(reply)
 
 

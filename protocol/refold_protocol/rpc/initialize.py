@@ -18,10 +18,10 @@ VERSION: Final = "0.1.0"
 PROTOCOL_VERSION: Final = 1
 """The version of the native protocol: rises when an existing method changes its meaning."""
 
-SCHEMA_DIGEST: Final = "sha256:4085e163385ba855c67ecae7dfaa7746c66a9b32f74f4c876203c9356f968628"
+SCHEMA_DIGEST: Final = "sha256:941d20d82a0721544767ccbfac2b6c5301856dcdd70a78f3c165a4b5c2214c36"
 """Digest of the method table with all its types, as `tests/golden/rpc/schema.json` writes it out; a test holds it."""
 
-FEATURES: Final = ("sessions", "turns", "subscriptions", "rebuild", "explain", "verify")
+FEATURES: Final = ("sessions", "turns", "subscriptions", "rebuild", "explain", "verify", "approvals")
 """What this release does, in words for clients that branch on it. The method table has the details."""
 
 MAX_UNSENT_REPLIES: Final = 1_000

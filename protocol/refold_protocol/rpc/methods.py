@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from refold_protocol.rpc import explaining, initialize, listing, notices, params, results
+from refold_protocol.rpc import approving, composing, explaining, initialize, listing, notices, params, results
 from refold_protocol.rpc.errors import WireError, invalid_params
 
 Direction: TypeAlias = Literal["to-daemon", "to-client", "both"]
@@ -76,11 +76,13 @@ _ROWS: Final = (
     _request("turn/interrupt", params.TurnInterruptParams, results.TurnInterruptResult, "Stop a turn; idempotent."),
     _request("turn/wait", params.TurnWaitParams, Raw, "Wait for a turn's end; answers the `turn/end` event itself."),
     _request("input/withdraw", params.InputWithdrawParams, listing.SeqResult, "Take back an input that waits."),
+    _request("approval/answer", approving.ApprovalAnswerParams, listing.SeqResult, "Say whether a call may run."),
     _request("event/subscribe", params.EventSubscribeParams, results.EventSubscribeResult, "Follow a session's log."),
     _request("event/unsubscribe", params.EventUnsubscribeParams, results.EventUnsubscribeResult, "Stop following."),
     _request("request/rebuild", params.RequestRebuildParams, results.RequestRebuildResult, "Rebuild a step's request."),
     _request("request/explain", explaining.RequestExplainParams, explaining.RequestExplainResult, "Say what broke a prefix."),
     _request("log/verify", params.LogVerifyParams, results.LogVerifyResult, "Prove a log against its own records."),
+    _request("prefix/compose", composing.PrefixComposeParams, composing.PrefixComposeResult, "Say what begins each request."),
     _request("model/list", params.NoParams, listing.ModelListResult, "List the configured models and providers."),
     _request("tool/list", params.NoParams, listing.ToolListResult, "List the tools that models are told of."),
     _request("daemon/health", params.NoParams, listing.DaemonHealthResult, "Tell how the daemon and its store are."),
@@ -91,6 +93,14 @@ _ROWS: Final = (
     _notification("session/events", "to-client", notices.SessionEventsNotice, "The next events of a subscription."),
     _notification("sessions/changed", "to-client", notices.SessionsChangedNotice, "A session's status is another one."),
     _notification("$/progress", "to-client", notices.ProgressNotice, "How a turn with a `workDoneToken` goes on."),
+    Method(
+        "approval/request",
+        "to-client",
+        "request",
+        approving.ApprovalRequestParams,
+        approving.ApprovalRequestResult,
+        "Ask a person whether a call may run.",
+    ),
 )
 
 METHODS: Final[dict[str, Method]] = {row.name: row for row in _ROWS}

@@ -39,6 +39,9 @@ WORDS: Final[dict[tuple[str, str], str]] = {
     ("SessionsChangedNotice", "status"): "StatusWord",
     ("InputAccepted", "mode"): '"prompt" | "steer" | "inject"',
     ("PendingInput", "mode"): '"prompt" | "steer" | "inject"',
+    ("ApprovalSubject", "kind"): '"command" | "diff" | "path" | "text"',
+    ("ApprovalDecided", "outcome"): '"allowed" | "denied" | "cancelled"',
+    ("ApprovalDecided", "scope"): '"once" | "session"',
     ("Todo", "status"): '"pending" | "in_progress" | "completed"',
 }
 """Members of text that hold one of some words, with those words. What is open has `Foreign` beside them."""

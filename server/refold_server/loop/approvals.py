@@ -25,6 +25,7 @@ from refold_server.plugins.payloads import Call
 Outcome: TypeAlias = Literal["allowed", "denied"]
 Scope: TypeAlias = Literal["once", "session"]
 NOBODY: Final = Source("loop", "time limit")
+GONE: Final = Source("loop", "client gone")
 BY_GRANT: Final = Source("loop", "allowed for the session")
 
 
@@ -51,6 +52,7 @@ Watcher: TypeAlias = Callable[[Question], None]
 class _Waiting(Struct):
     question: Question
     settled: anyio.Event
+    durable: bool = False
     decided: ApprovalDecided | None = None
 
 
@@ -62,11 +64,12 @@ class Approvals:
         self._open: dict[ApprovalId, _Waiting] = {}
         self._asked: list[Watcher] = []
         self._settled: list[Watcher] = []
+        self._denier: Source | None = None
 
     @property
     def open(self) -> tuple[Question, ...]:
-        """The questions that wait for an answer, oldest first."""
-        return tuple(waiting.question for waiting in self._open.values() if waiting.decided is None)
+        """The questions that are on disk and wait for an answer, oldest first."""
+        return tuple(waiting.question for waiting in self._open.values() if waiting.durable and waiting.decided is None)
 
     def watch(self, asked: Watcher, settled: Watcher) -> Callable[[], None]:
         """Call `asked` with each question from now on, `settled` when it is not open any more; give what stops that."""
@@ -104,30 +107,41 @@ class Approvals:
         event = self._ledger.append(Draft(decided))[-1]
         waiting.decided = decided
         waiting.settled.set()
-        self._tell(self._settled, waiting.question)
+        if waiting.durable:
+            self._tell(self._settled, waiting.question)
         return event.seq
 
     def deny_all(self, by: Source) -> None:
-        """Settle every open question as denied: nobody is there any more who could answer."""
-        for question in self.open:
-            self.answer(question.id, "denied", "once", by)
+        """Settle every open question as denied, and from now on each new one at once: nobody is there who could answer.
+        Raises LogError."""
+        self._denier = by
+        for waiting in tuple(self._open.values()):
+            if waiting.decided is None:
+                self.answer(waiting.question.id, "denied", "once", by)
 
     async def _ask(self, question: Question, asked: Draft, limit_s: float) -> Verdict:
-        self._ledger.append(asked)
-        await self._ledger.flush()  # fail closed: nobody is asked what a crash would forget
         waiting = self._open[question.id] = _Waiting(question, anyio.Event())
         try:
-            self._tell(self._asked, question)
-            with anyio.move_on_after(limit_s):
-                await waiting.settled.wait()
+            self._ledger.append(asked)
+            if self._denier is not None:
+                self.answer(question.id, "denied", "once", self._denier)
+            await self._ledger.flush()  # fail closed: nobody is asked what a crash would forget
             if waiting.decided is None:
-                self.answer(question.id, "denied", "once", NOBODY)
+                waiting.durable = True
+                await self._answered(waiting, limit_s)
         finally:
             del self._open[question.id]
-            if waiting.decided is None:  # the turn was cancelled; its end records that
+            if waiting.durable and waiting.decided is None:  # the turn was cancelled; its end records that
                 self._tell(self._settled, question)
         await self._ledger.flush()  # fail closed: a permission that is not durable lets nothing run
         return _verdict(waiting.decided, question, limit_s)
+
+    async def _answered(self, waiting: _Waiting, limit_s: float) -> None:
+        self._tell(self._asked, waiting.question)
+        with anyio.move_on_after(limit_s):
+            await waiting.settled.wait()
+        if waiting.decided is None:
+            self.answer(waiting.question.id, "denied", "once", NOBODY)
 
     def _tell(self, watchers: list[Watcher], question: Question) -> None:
         for watcher in tuple(watchers):
@@ -139,4 +153,6 @@ def _verdict(decided: ApprovalDecided | None, question: Question, limit_s: float
         return Verdict(True)
     if decided is not None and decided.by == NOBODY:
         return Verdict(False, f"Nobody answered within {limit_s:g} s whether {question.call.name} may run, so it did not.")
+    if decided is not None and decided.by.kind != "client":
+        return Verdict(False, f"Nobody could be asked whether {question.call.name} may run, so it did not.")
     return Verdict(False, f"The user did not allow this call of {question.call.name}. It did not run.")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from refold_protocol.rpc.params import SessionCloseParams, SessionOpenParams
-from refold_protocol.rpc.results import SessionOpenResult
+from refold_protocol.ids import SessionId
+from refold_protocol.rpc.params import EventSubscribeParams, SessionCloseParams, SessionOpenParams
 from refold_protocol.session.messages import Source
 from refold_server.host import Surroundings
+from refold_server.rpc.approval_requests import ApprovalMethods, ApprovalRequests
 from refold_server.rpc.catalog_methods import CatalogMethods
 from refold_server.rpc.change_methods import ChangeMethods
-from refold_server.rpc.dispatch import Handler
+from refold_server.rpc.dispatch import Followed, Handler
 from refold_server.rpc.endpoint import Endpoint
 from refold_server.rpc.event_methods import EventMethods
+from refold_server.rpc.prefix_methods import PrefixMethods
 from refold_server.rpc.progress import Progress
 from refold_server.rpc.proof_methods import ProofMethods
 from refold_server.rpc.session_methods import SessionMethods
@@ -21,14 +23,19 @@ from refold_server.sessions.registry import Sessions
 
 
 def routes(
-    sessions: Sessions, shared: Surroundings, events: EventMethods, endpoint: Endpoint, source: Source
+    sessions: Sessions,
+    shared: Surroundings,
+    events: EventMethods,
+    endpoint: Endpoint,
+    asking: ApprovalRequests,
+    source: Source,
 ) -> Mapping[str, Handler]:
     """Give the handlers by method name; `source` is who the connection's inputs come from."""
     proof, change = ProofMethods(sessions), ChangeMethods(sessions, source)
     turn = TurnMethods(sessions, source, Progress(endpoint.notify))
     catalog = CatalogMethods(sessions, shared, lambda: endpoint.unsent)
     return {
-        **_session_routes(sessions, events, source),
+        **_session_routes(sessions, events, asking, source),
         "session/list": catalog.sessions,
         "session/configure": change.configure,
         "session/rename": change.rename,
@@ -38,11 +45,12 @@ def routes(
         "turn/wait": turn.wait,
         "turn/interrupt": turn.interrupt,
         "window/workDoneProgress/cancel": turn.cancel,
-        "event/subscribe": events.subscribe,
+        "approval/answer": ApprovalMethods(sessions, source).answer,
         "event/unsubscribe": events.unsubscribe,
         "request/rebuild": proof.rebuild,
         "request/explain": proof.explain,
         "log/verify": proof.verify,
+        "prefix/compose": PrefixMethods(sessions).compose,
         "model/list": catalog.models,
         "tool/list": catalog.tools,
         "daemon/health": catalog.health,
@@ -50,14 +58,32 @@ def routes(
     }
 
 
-def _session_routes(sessions: Sessions, events: EventMethods, source: Source) -> Mapping[str, Handler]:
+def _session_routes(
+    sessions: Sessions, events: EventMethods, asking: ApprovalRequests, source: Source
+) -> Mapping[str, Handler]:
     session = SessionMethods(sessions, source)
 
-    async def open_session(params: SessionOpenParams) -> SessionOpenResult:
+    def ask_again(name: SessionId) -> None:
+        """Whoever opens or follows a session anew has not seen what was asked in it before."""
+        live = sessions.live(name)
+        if live is not None:
+            asking.ask_again(live)
+
+    async def open_session(params: SessionOpenParams) -> Followed:
         result = await session.open(params)
-        if result.writer is not None:
-            await events.settle(result.session)
-        return result
+        if result.writer is None:
+            return Followed(result, lambda: None)
+        await events.settle(result.session)
+        return Followed(result, lambda: ask_again(result.session))
+
+    async def subscribe(params: EventSubscribeParams) -> Followed:
+        followed = await events.subscribe(params)
+
+        def then() -> None:
+            followed.then()
+            ask_again(params.session)
+
+        return Followed(followed.result, then)
 
     async def close(params: SessionCloseParams) -> None:
         try:
@@ -70,4 +96,5 @@ def _session_routes(sessions: Sessions, events: EventMethods, source: Source) ->
         "session/read": session.read,
         "session/flush": session.flush,
         "session/close": close,
+        "event/subscribe": subscribe,
     }
