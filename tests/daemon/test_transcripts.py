@@ -33,6 +33,6 @@ def test_a_story_has_a_title_says_what_it_shows_and_ends_with_a_proof(name: str)
     title, _, shows = (inspect.getdoc(STORIES[name]) or "").partition("\n\n")
     assert title
     assert "\n" not in title
-    assert "Rule: " in shows
+    assert "Rule:" in shows
     last = [line for line in golden_file(name).read_text(encoding="utf-8").split("\n") if " > " in line][-1]
     assert last.split()[2] == "log/verify"
