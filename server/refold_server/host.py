@@ -18,7 +18,8 @@ from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_server.checks.live import CheckMode
 from refold_server.config_call import call_config, permission_mode, step_limit
 from refold_server.config_types import Config, Mode
-from refold_server.plugins.loading import loaded_plugins, plugin_sources
+from refold_server.plugins.aside import aside
+from refold_server.plugins.loading import load_plugins, plugin_sources
 from refold_server.plugins.registry import NO_PLUGINS, Plugins
 from refold_server.prefix.built_in import Sights, built_in
 from refold_server.providers.provider import Provider
@@ -79,7 +80,8 @@ class Surroundings:
 
 async def surroundings(config: Config, buffers: OpenBuffers = NO_BUFFERS) -> Surroundings:
     """Load the plugins that the configuration names and give what all sessions share. Raises ConfigError."""
-    return Surroundings(config, buffers, await loaded_plugins(plugin_sources(config.plugins)))
+    sources = plugin_sources(config.plugins)
+    return Surroundings(config, buffers, await aside(lambda: load_plugins(sources)) if sources else NO_PLUGINS)
 
 
 def offered(config: Config, loaded: Plugins) -> Registry:

@@ -7,16 +7,13 @@ none. Its traceback goes to the log at level debug, never to a client. Must not 
 
 from __future__ import annotations
 
-import asyncio
 import importlib.machinery
 import importlib.util
 import inspect
 import logging
 import re
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -64,35 +61,6 @@ def load_plugins(sources: Iterable[Source], before: Plugins = NO_PLUGINS) -> Plu
     for source in sources:
         plugins = plugins.then(load_plugin(source, plugins))
     return plugins
-
-
-async def loaded_plugins(sources: Sequence[Source]) -> Plugins:
-    """Load plugins in a thread, so that whoever waits meanwhile can be heard; one that never ends keeps no process alive.
-    Raises as `load_plugins`."""
-    if not sources:
-        return NO_PLUGINS
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[Plugins] = loop.create_future()
-
-    def settle(plugins: Plugins | None, error: BaseException | None) -> None:
-        if answer.done():  # nobody waits any more
-            return
-        if plugins is None:
-            answer.set_exception(error or RuntimeError("plugins were neither loaded nor refused"))
-        else:
-            answer.set_result(plugins)
-
-    def work() -> None:
-        plugins, failure = None, None
-        try:
-            plugins = load_plugins(sources)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is told where it is waited for
-            failure = error
-        with suppress(RuntimeError):  # the loop is closed: the connection is over
-            loop.call_soon_threadsafe(settle, plugins, failure)
-
-    threading.Thread(target=work, name="refold plugins", daemon=True).start()
-    return await answer
 
 
 def load_plugin(source: Source, before: Plugins = NO_PLUGINS) -> Plugins:

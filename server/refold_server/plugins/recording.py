@@ -65,6 +65,19 @@ class Recorder:
         return self._append(session, Draft(_encoded(row, data), type=row.name, ignorable=row.ignorable))
 
 
+def check_shape(data: object) -> None:
+    """Raise ValueError or TypeError unless `data` is a class of data: a frozen struct, compared by its fields, that can be
+    read from JSON."""
+    if not (
+        isinstance(data, type) and issubclass(data, Struct) and data.__struct_config__.frozen and data.__struct_config__.eq
+    ):
+        raise ValueError("must be a frozen struct whose equality is that of its fields")
+    try:
+        msgspec.json.Decoder(data)
+    except TypeError as error:
+        raise TypeError(f"cannot be read from JSON: {error}") from None
+
+
 def _encoded(row: PluginEventType, data: Struct) -> ForeignData:
     try:
         copy = frozen(data, row.data)

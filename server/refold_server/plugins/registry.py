@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from refold_protocol.errors import ConfigError, RefoldError
 from refold_protocol.ids import SessionId
 from refold_protocol.session.events import EVENT_TYPES, Event
-from refold_server.plugins.recording import AppendTo, PluginEventType, Recorder
+from refold_server.plugins.recording import AppendTo, PluginEventType, Recorder, check_shape
 from refold_server.plugins.seam import SEAMS, Seam
 from refold_server.plugins.tally import Tally
 from refold_server.plugins.tools import BroughtTool
@@ -98,8 +98,10 @@ class PluginRegistry:
             raise self._fault(f"the event type {name!r} must be {self._plugin}/ and a word")
         if self._plugin in _FAMILIES:
             raise self._fault(f"the event types {self._plugin}/… are refold's own; give the plugin another name")
-        if not data.__struct_config__.frozen:
-            raise self._fault(f"the data of {name} must be a frozen struct")
+        try:
+            check_shape(data)
+        except (TypeError, ValueError) as error:
+            raise self._fault(f"the data of {name} {error}") from None
         row = PluginEventType(self._plugin, name, data, ignorable)
         try:
             self._recorder.add(row)

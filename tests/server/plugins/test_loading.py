@@ -123,6 +123,20 @@ def test_what_a_plugin_registers_is_there(load: Load) -> None:
             "the data of p/noted must be a frozen struct",
         ),
         (
+            "def register(registry): registry.event_type('p/noted', dict, ignorable=True)",
+            "the data of p/noted must be a frozen struct",
+        ),
+        (
+            "from msgspec import Struct\nclass D(Struct, frozen=True, eq=False): pass\n"
+            "def register(registry): registry.event_type('p/noted', D, ignorable=True)",
+            "must be a frozen struct whose equality is that of its fields",
+        ),
+        (
+            "from msgspec import Struct\nclass D(Struct, frozen=True):\n  a: dict[complex, int]\n"
+            "def register(registry): registry.event_type('p/noted', D, ignorable=True)",
+            "the data of p/noted cannot be read from JSON",
+        ),
+        (
             "from msgspec import Struct\nclass D(Struct, frozen=True): pass\nNAME = 'turn'\n"
             "def register(registry): registry.event_type('turn/noted', D, ignorable=True)",
             "the event types turn/… are refold's own",
