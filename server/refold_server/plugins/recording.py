@@ -68,13 +68,12 @@ class Recorder:
 def check_shape(data: object) -> None:
     """Raise ValueError or TypeError unless `data` is a class of data: a frozen struct, compared by its fields, that can be
     read from JSON."""
-    if not (
-        isinstance(data, type) and issubclass(data, Struct) and data.__struct_config__.frozen and data.__struct_config__.eq
-    ):
+    config = data.__struct_config__ if isinstance(data, type) and issubclass(data, Struct) else None
+    if config is None or not config.frozen or not config.eq:
         raise ValueError("must be a frozen struct whose equality is that of its fields")
     try:
-        msgspec.json.Decoder(data)
-    except TypeError as error:
+        msgspec.json.schema(data)
+    except TypeError as error:  # a field of a type that JSON has no word for, or a union that cannot be told apart
         raise TypeError(f"cannot be read from JSON: {error}") from None
 
 
