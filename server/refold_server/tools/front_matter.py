@@ -46,11 +46,12 @@ class FrontMatter(Struct, frozen=True):
 
 def read_front_matter(text: str) -> FrontMatter:
     """Read the front matter at the start of a text. Raises FrontMatterError when there is none or a line is not its own."""
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    if _FENCE.fullmatch(lines[0]) is None:
+    lines = text.split("\n")
+    if _FENCE.fullmatch(lines[0].removesuffix("\r")) is None:
         raise FrontMatterError("it does not begin with a line ---")
     values: list[tuple[str, list[str]]] = []
-    for number, line in enumerate(lines[1:], start=2):
+    for number, written in enumerate(lines[1:], start=2):
+        line = written.removesuffix("\r")
         if _FENCE.fullmatch(line):
             body = "\n".join(lines[number:])
             return FrontMatter(tuple((key, "\n".join(parts)) for key, parts in values), body)

@@ -14,6 +14,7 @@ import errno
 import os
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -136,7 +137,11 @@ class Workspace:
 
 
 def shown(text: str) -> str:
-    """Give `text` with U+FFFD for what would break a line of output or cannot be encoded."""
+    """Give `text` with U+FFFD for what would break a line of output or cannot be encoded. UTF-8 that the process's locale
+    could not read is read here, so that a name looks the same whatever the locale is."""
+    if not text.isascii():
+        with suppress(UnicodeEncodeError):  # a surrogate that stands for no byte
+            text = text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
     return _UNSHOWABLE.sub("\ufffd", text)
 
 

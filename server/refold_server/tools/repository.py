@@ -49,7 +49,7 @@ def find_repository(cwd: Path, home: Path | None = None) -> Repository | None:
     None when there is no such folder (any more)."""
     try:
         start = cwd.resolve(strict=True)
-        owner = start.stat().st_uid
+        owner = owner_of(start)
         top = None if home is None else home.resolve()
     except (OSError, RuntimeError):  # gone, or a loop of links: nothing can be said of it
         return None
@@ -62,7 +62,7 @@ def find_repository(cwd: Path, home: Path | None = None) -> Repository | None:
 def _root(start: Path, owners: set[int], top: Path | None) -> Path | None:
     for folder in islice((start, *start.parents), MAX_LEVELS):
         try:
-            if folder.stat().st_uid not in owners:
+            if owner_of(folder) not in owners:
                 return None
         except OSError:  # it cannot even be looked at
             return None
@@ -71,3 +71,8 @@ def _root(start: Path, owners: set[int], top: Path | None) -> Path | None:
         if folder == top:
             return None
     return None
+
+
+def owner_of(folder: Path) -> int:
+    """Give the user id of a folder's owner. Raises OSError."""
+    return folder.stat().st_uid
