@@ -24,6 +24,7 @@ from refold_server.plugins.payloads import NextStream
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, says
 from tests.support.loops import CLIENT, assert_proven, end_of, scripted_session, turn
 from tests.support.plugging import assert_rebuilt, error_of, failures, of_type, plugin, reply, together
+from tests.support.virtual_time import run_in_virtual_time
 
 pytestmark = pytest.mark.anyio
 
@@ -136,7 +137,11 @@ async def test_a_provider_that_loses_the_end_of_its_reply_is_blamed_and_not_the_
         assert failures(session) == []
 
 
-async def test_cleaning_up_that_never_ends_or_fails_is_contained() -> None:
+def test_cleaning_up_that_never_ends_is_contained() -> None:
+    run_in_virtual_time(clinging_on())
+
+
+async def clinging_on() -> None:
     async def clinging(outgoing: Outgoing, rest: NextStream) -> AsyncIterator[Chunk]:
         try:
             async for chunk in rest(outgoing):
@@ -153,7 +158,7 @@ async def test_cleaning_up_that_never_ends_or_fails_is_contained() -> None:
             return
 
     provider = ScriptedProvider(says("ok"), says("ok"))
-    plugins = together(plugin((STREAM, leaves), name="a"), plugin((STREAM, clinging), name="b", limit_s=0.02))
+    plugins = together(plugin((STREAM, leaves), name="a"), plugin((STREAM, clinging), name="b", limit_s=2))
     async with scripted_session(ScriptedHost(provider), plugins=plugins) as session:
         await turn(session)
         assert failures(session) == [("b", "llm/stream")]
@@ -176,3 +181,20 @@ async def test_a_plugins_own_error_is_its_own_whatever_class_it_has() -> None:
     async with scripted_session(ScriptedHost(provider), plugins=plugin((STREAM, pretends))) as session:
         assert "'p' failed at llm/stream" in error_of(await turn(session)).message
         assert failures(session) == [("p", "llm/stream")]
+
+
+def test_the_time_of_a_slow_provider_is_not_the_wrappers() -> None:
+    run_in_virtual_time(slowly())
+
+
+async def slowly() -> None:
+    pause = Pause()
+    provider = ScriptedProvider([*says("slow")[:-1], pause, FinishChunk("stop")])
+    async with scripted_session(ScriptedHost(provider), plugins=plugin((STREAM, shouting("!")), limit_s=5)) as session:
+        _, number, _ = await session.start(text_content("go"), CLIENT)
+        await pause.reached.wait()
+        await anyio.sleep(100)
+        pause.go_on.set()
+        assert end_of(await session.turns.wait(number)) == "completed"
+        assert (reply(session), failures(session)) == ("slow!", [])
+        assert_rebuilt(session, provider)

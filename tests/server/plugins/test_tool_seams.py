@@ -16,6 +16,7 @@ from refold_server.tools.execute import ToolAnswer
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, echo, end_of, scripted_session, turn, types
 from tests.support.plugging import assert_rebuilt, failures, of_type, plugin, said, spoken, together
+from tests.support.virtual_time import run_in_virtual_time
 
 pytestmark = pytest.mark.anyio
 
@@ -97,8 +98,12 @@ async def test_a_call_that_only_reads_may_be_tried_again_any_other_runs_once(rea
         assert_rebuilt(session, provider)
 
 
-async def test_a_hedge_of_two_attempts_at_once_counts_no_waiting_as_its_own() -> None:
-    waits = [0.0, 0.08]
+def test_a_hedge_of_two_attempts_at_once_counts_no_waiting_as_its_own() -> None:
+    run_in_virtual_time(hedged())
+
+
+async def hedged() -> None:
+    waits = [0.0, 8.0]
 
     async def slow(arguments: str) -> str:
         await anyio.sleep(waits.pop(0))
@@ -117,7 +122,7 @@ async def test_a_hedge_of_two_attempts_at_once_counts_no_waiting_as_its_own() ->
 
     provider = ScriptedProvider(calls(("a", "look", "{}")), says("well"))
     host = ScriptedHost(provider, {"look": slow})
-    async with scripted_session(host, plugins=plugin((EXECUTE, hedge), limit_s=0.03)) as session:
+    async with scripted_session(host, plugins=plugin((EXECUTE, hedge), limit_s=3)) as session:
         await turn(session)
         assert results(session) == [("slow", False, None)]
         assert failures(session) == []
