@@ -160,4 +160,4 @@ def _broken(source: Source, what: str, error: BaseException) -> ConfigError:
 
 
 def _reason_of(error: RefoldError) -> str:
-    return error.message.removeprefix("plugins: ")
+    return error.message.removeprefix("plugins: ").replace("\n", " ")

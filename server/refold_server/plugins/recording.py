@@ -74,7 +74,8 @@ def check_shape(data: object) -> None:
     try:
         msgspec.json.schema(data)
     except TypeError as error:  # a field of a type that JSON has no word for, or a union that cannot be told apart
-        raise TypeError(f"cannot be read from JSON: {error}") from None
+        reason = str(error).rpartition("\n")[2]
+        raise TypeError(f"cannot be read from JSON: {reason}") from None
 
 
 def _encoded(row: PluginEventType, data: Struct) -> ForeignData:

@@ -122,7 +122,8 @@ def _schema_of(params: type[Struct]) -> JsonText:
     try:
         whole: dict[str, Any] = msgspec.json.schema(params)
     except TypeError as error:  # a field of a type that JSON Schema has no word for
-        raise ValueError(f"{params.__name__} has no JSON Schema: {error}") from None
+        reason = str(error).rpartition("\n")[2]
+        raise ValueError(f"{params.__name__} has no JSON Schema: {reason}") from None
     definitions: dict[str, Any] = whole["$defs"]
     name = str(whole["$ref"]).rpartition("/")[2]
     schema: dict[str, Any] = {key: value for key, value in definitions[name].items() if key not in ("title", "description")}
