@@ -11,7 +11,7 @@ from refold_protocol.session.events import Draft, Event, SessionTitle
 from refold_protocol.session.messages import Source
 from refold_server.plugins import FLUSH, OBSERVE, Flushed
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
-from tests.support.loops import echo, end_of, scripted_session, turn
+from tests.support.loops import echo, end_of, scripted_session, turn, types
 from tests.support.plugging import assert_rebuilt, failures, plugin
 
 pytestmark = pytest.mark.anyio
@@ -89,3 +89,15 @@ async def test_an_async_observer_is_a_failure_and_not_a_forgotten_coroutine() ->
     async with scripted_session(ScriptedHost(provider), plugins=plugin((OBSERVE, look))) as session:
         assert end_of(await turn(session)) == "completed"
         assert failures(session) == [("p", "log/observe")]
+
+
+async def test_one_that_fails_behind_the_last_step_is_told_before_the_turn_ends() -> None:
+    def fail(event: Event) -> None:
+        if event.type == "step/end":
+            raise ValueError("that was the last")
+
+    provider = ScriptedProvider(says("ok"))
+    async with scripted_session(ScriptedHost(provider), plugins=plugin((OBSERVE, fail))) as session:
+        await turn(session)
+        assert types(session)[-2:] == ["plugin/failed", "turn/end"]
+        assert_rebuilt(session, provider)
