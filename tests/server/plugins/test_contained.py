@@ -160,7 +160,9 @@ async def test_a_handler_of_the_wrong_kind_of_function_is_refused_and_told(seam:
         "async generator": async_generator,
         "coroutine": coroutine,
     }
-    await assert_contained(seam, kinds[kind])
+    recorded = await assert_contained(seam, kinds[kind])
+    if kind in ("sync", "generator"):
+        assert "its handler is no async" in recorded[0].message
 
 
 async def test_a_failure_behind_a_wrapper_is_not_the_wrappers() -> None:
