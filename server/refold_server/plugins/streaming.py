@@ -100,6 +100,8 @@ class _Wrapper:
         self._limit = limit
         self._stream: Any = None
         self._finished = False
+        self.made = False
+        """Whether the last chunk is the wrapper's own, and not one of the rest's that it passed on."""
 
     async def next(self) -> Chunk | Failure | None:
         """Give the next chunk, None at the end, or how the wrapper failed. Raises what it let through from the rest."""
@@ -128,7 +130,8 @@ class _Wrapper:
         return await anext(self._stream, _ENDED)
 
     def _accept(self, chunk: object) -> object:
-        return chunk if chunk is _ENDED or self._inner.gave(chunk) else frozen(chunk, cast("type[Chunk]", Chunk))
+        self.made = chunk is not _ENDED and not self._inner.gave(chunk)
+        return frozen(chunk, cast("type[Chunk]", Chunk)) if self.made else chunk
 
     async def _aclose(self) -> None:
         if iscoroutine(self._stream):
@@ -154,7 +157,8 @@ async def _wrapped(one: Registered[Any], outgoing: Outgoing, send: Send, report:
                 raise PluginError(chunk.sentence)
             if chunk is None:
                 return
-            await anyio.lowlevel.checkpoint()  # a wrapper that waits for nothing must not keep the loop to itself
+            if wrapper.made:  # one that waits for nothing must not keep the loop to itself
+                await anyio.lowlevel.checkpoint()
             yield chunk
     finally:
         one.tally.add(limit.spent, failed=failed)
