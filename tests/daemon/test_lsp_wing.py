@@ -77,8 +77,9 @@ def test_messages_that_come_at_once_wait_and_are_served_in_order(place: Place) -
 
 
 def test_native_methods_are_served_while_documents_wait(place: Place) -> None:
-    """Nobody waits for what a didOpen says, so a whole turn without file tools goes by before the library is even begun."""
-    place.script(SAID)
+    """Nobody waits for what a didOpen says, so a whole turn without file tools goes by before the library is even begun;
+    without the opener's words on what is open, which wait."""
+    place.script(SAID, more="[prefix]\neditor = false\n")
     with editing(place, "-c", LATE) as editor:
         editor.begin()
         editor.open(DISK)

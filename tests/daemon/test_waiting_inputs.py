@@ -14,6 +14,7 @@ from tests.support.chat_stream import call, calls, chunk, reply, text
 from tests.support.daemons import Json, Place, kill, new_session, text_so_far, types
 from tests.support.fake_provider import FakeProvider, Gate, answer
 from tests.support.notices import Wire
+from tests.support.prefixes import without_opener
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +61,8 @@ async def test_an_injection_is_told_to_the_model_with_the_next_prompt_and_asks_n
             assert types(await place.recorded(session))[-1] == "turn/end", "it was durable when answered"
             assert provider.requests == []
             await client.prompt(session, "go")
-    said = [message["content"] for message in json.loads(provider.requests[0].body)["messages"] if message["role"] == "user"]
+    messages = without_opener(json.loads(provider.requests[0].body)["messages"][1:])
+    said = [message["content"] for message in messages if message["role"] == "user"]
     assert "a.txt changed" in str(said[0])
     assert "file:a.txt" in str(said[0])
     assert (await place.verify(session))["equal"] == 1

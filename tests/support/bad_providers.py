@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from tests.support.chat_stream import DONE, call, calls, event, text
 from tests.support.fake_provider import Answer, answer
+from tests.support.prefixes import without_opener
 
 HTML: Final = (("content-type", "text/html; charset=utf-8"),)
 JSON: Final = (("content-type", "application/json"),)
@@ -126,9 +127,10 @@ def closed_address() -> str:
 
 
 def messages_of(body: bytes) -> list[dict[str, Any]]:
-    """Give the messages of a body behind the system text, after checking that a strict provider would take them: nothing
+    """Give the messages of a body behind system text and opener, after checking that a strict provider would take them: nothing
     is empty, every call has its result right behind it, every result its call, and arguments are objects."""
     system, *messages = json.loads(body)["messages"]
+    messages = without_opener(messages)
     assert system["role"] == "system"
     open_calls: list[str] = []
     for message in messages:

@@ -73,7 +73,7 @@ def test_a_fault_that_a_dialect_or_a_table_finds_is_told_once_and_by_the_whole_k
             read_table({"tools": {"enabled": ["x"]}, "plugins": {"entry_points": False}}, HERE), lambda: Path("/store")
         )
     assert (
-        caught.value.message == "tools.enabled: there is no tool 'x'; the tools are list_files, read_file, search_text (here)"
+        caught.value.message == "tools.enabled: there is no tool 'x'; the tools are list_files, read_file, search_text, read_skill (here)"
     )
 
 

@@ -28,16 +28,19 @@ async def _echo(params: ScriptedParams) -> ToolOutput:
 
 
 TOOLS: tuple[Tool, ...] = (*BUILT_IN, ScriptedTool(_echo))
+SKILL = "---\nname: good\ndescription: Good.\n---\nbody\n"
 GOOD: dict[str, dict[str, Any]] = {
     "list_files": {"path": "sub"},
     "read_file": {"path": "a.txt", "startLine": 1},
     "search_text": {"pattern": "inside", "regex": True},
+    "read_skill": {"name": "good"},
     "scripted": {"needThis": "x"},
 }
 OUTSIDE: dict[str, dict[str, Any]] = {
     "list_files": {"path": ".."},
     "read_file": {"path": "../x"},
     "search_text": {"pattern": "x", "path": ".."},
+    "read_skill": {"name": "good", "file": "../../../a.txt"},
     "scripted": {"needThis": ".."},
 }
 every_tool = pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.schema.name)
@@ -46,7 +49,7 @@ every_tool = pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.schema
 @pytest.fixture
 def place(tmp_path: Path) -> ToolContext:
     """A call in a small workspace."""
-    return context(fill(tmp_path, {"a.txt": "inside\n", "sub/b.txt": "inside\n"}))
+    return context(fill(tmp_path, {"a.txt": "inside\n", "sub/b.txt": "inside\n", ".agents/skills/x/SKILL.md": SKILL}))
 
 
 def _params(tool: Tool, arguments: dict[str, Any]) -> Struct:

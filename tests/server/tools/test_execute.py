@@ -49,7 +49,7 @@ async def _run(tool: ScriptedTool, arguments: str = '{"needThis":"x"}', **settin
 async def test_an_unknown_tool_is_a_result_that_lists_the_known_ones() -> None:
     answer = await execute(built_in_tools(), "read", "{}", context(Path("/")))
     assert code(answer) == "UNKNOWN_TOOL"
-    assert text(answer) == "there is no tool 'read'; the tools are: list_files, read_file, search_text"
+    assert text(answer) == "there is no tool 'read'; the tools are: list_files, read_file, search_text, read_skill"
     none = await execute(built_in_tools(()), "read", "{}", context(Path("/")))
     assert text(none).endswith("the tools are: none")
 
