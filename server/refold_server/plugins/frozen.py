@@ -45,10 +45,17 @@ _MAX_WHOLE: Final = 2**53 - 1
 def frozen(value: object, shape: type[T]) -> T:
     """Give a copy of `value` that is deeply immutable. Raises ValueError or TypeError for what is not of that shape."""
     try:
-        plain = msgspec.to_builtins(value, builtin_types=_KEPT)
+        plain = msgspec.to_builtins(value, builtin_types=_KEPT, enc_hook=_text)
         return cast("T", _decoder(shape).decode(json.dumps(plain, allow_nan=False)))
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError, OverflowError) as error:
         raise ValueError(f"what it gave is no {getattr(shape, '__name__', shape)}: {error}") from None
+
+
+def _text(value: object) -> str:
+    """Give the plain text of a class of text, as libraries have them, whatever its methods say."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise TypeError(f"there is no JSON for a {type(value).__name__}")
 
 
 def frozen_messages(value: object) -> tuple[Message, ...]:

@@ -76,6 +76,19 @@ def test_the_value_of_another_seam_is_named(make: Callable[[], object]) -> None:
         make()
 
 
+class Markup(str):
+    """Text of a library's own class, which says something else when it is asked."""
+
+    def __str__(self) -> str:
+        return "a lie"
+
+
+def test_text_of_a_class_of_its_own_becomes_plain_text() -> None:
+    (one,) = frozen_contexts([context(Markup("the truth"))])
+    assert one == context("the truth")
+    assert [type(block.text) for block in one.content if isinstance(block, TextBlock)] == [str]
+
+
 def test_context_keeps_its_words_exactly() -> None:
     text = " line one\r\n\u2028\x00tab\t🙂 "
     assert frozen_contexts([Context([TextBlock(text)], raw=True)]) == (Context((TextBlock(text),), True),)  # type: ignore[arg-type]
