@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from refold_client import Approval, Client
-from tests.support.daemons import Json, Place
+from refold_client import Approval, Client, Subscription
+from tests.support.daemons import Json, Place, new_session, types
 from tests.support.plugin_files import named, write_plugin
 
 CHANGER = """
@@ -85,3 +85,29 @@ def always(option: Any) -> Callable[[Approval], Awaitable[Any]]:
         return option
 
     return answer
+
+
+async def started(client: Client, place: Place) -> tuple[str, Subscription]:
+    """A session whose first turn runs."""
+    session = await new_session(client, place)
+    events = await client.subscribe(session)
+    await client.start_turn(session, "go")
+    return session, events
+
+
+async def asked(client: Client, place: Place) -> tuple[Person, str, Subscription, Approval]:
+    """A session whose first turn waits for the answer to a question."""
+    person = Person(client)
+    session, events = await started(client, place)
+    return person, session, events, await person.question()
+
+
+def decisions(events: list[Json]) -> list[tuple[str, str, Json]]:
+    """Outcome, scope and author of every decision."""
+    rows = (event["data"] for event in events if event["type"] == "approval/decided")
+    return [(row["outcome"], row["scope"], row["by"]) for row in rows]
+
+
+def course(events: list[Json]) -> list[str]:
+    """The types of events about calls and questions."""
+    return [name for name in types(events) if name.startswith(("tool/", "approval/"))]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 
 from refold_protocol.errors import ApprovalSettledError
-from refold_protocol.session.events import AbortCause, ApprovalDecided, ToolResult
+from refold_protocol.ids import ApprovalId
+from refold_protocol.session.events import AbortCause, ApprovalAsked, ApprovalDecided, Event, ToolResult
 from refold_protocol.session.messages import Source, text_of
 from refold_server.config_types import Mode
 from refold_server.loop.approvals import Question
@@ -172,12 +173,41 @@ async def test_permissions_decide_without_asking(mode: Mode, ran: int) -> None:
         assert not any(isinstance(event.data, ApprovalDecided) for event in session.ledger.handle.read())
 
 
-async def test_everybody_gone_denies_what_stands_open() -> None:
+async def test_everybody_gone_denies_what_stands_open_and_what_is_asked_later_at_once() -> None:
     host = asking()
-    async with asked(host) as (session, seen, _):
+    async with asked(host) as (session, seen, settled):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(turn, session)
             await until(lambda: seen)
             session.instance.approvals.deny_all(CLIENT)
             assert end_of(await session.turns.wait(1)) == "completed"
+        assert end_of(await turn(session)) == "completed"
+        assert len(seen) == len(settled) == 1, "the second one was put to nobody"
+        decided = [event.data for event in session.ledger.handle.read() if isinstance(event.data, ApprovalDecided)]
+        assert [(one.outcome, one.by) for one in decided] == [("denied", CLIENT)] * 2
         assert host.ran == []
+        assert_proven(session)
+
+
+async def test_a_question_that_is_not_on_disk_yet_is_put_to_nobody_but_can_be_answered() -> None:
+    host = asking()
+    async with asked(host) as (session, seen, settled):
+        approvals = session.instance.approvals
+
+        def answer_at_once(events: Sequence[Event]) -> None:
+            for event in events:
+                if isinstance(event.data, ApprovalAsked):
+                    assert session.ledger.handle.durable < event.seq
+                    assert approvals.open == ()
+                    asked_ids.append(event.data.id)
+
+        asked_ids: list[ApprovalId] = []
+        session.ledger.handle.observe(answer_at_once)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(turn, session)
+            await until(lambda: asked_ids)
+            approvals.answer(asked_ids[0], "allowed", "once", PERSON)
+            await session.turns.wait(1)
+        assert seen == settled == []
+        assert host.ran == [("c1", "write")]
+        assert_proven(session)
