@@ -224,6 +224,16 @@ class Store(Protocol):
         error that keeps its record from being read. For checks: what is damaged must not be left out."""
         ...
 
+    def last_transaction(self) -> int:
+        """Give a number that rises whenever any process commits anything to the store. About a microsecond. Raises
+        LogUnwritableError when the store cannot be used any more."""
+        ...
+
+    def follow(self, session: SessionId) -> Callable[[], None]:
+        """Let whoever writes the session in another process know that it is followed here, so that its events are
+        committed sooner; give the function that ends it (idempotent)."""
+        ...
+
     def is_owned(self, session: SessionId) -> bool:
         """Tell whether somebody, in whatever process, holds the session for writing right now."""
         ...

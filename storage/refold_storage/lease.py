@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from refold_protocol.errors import LogUnwritableError, SessionAlreadyOwnedError, StorageFullError
 from refold_protocol.ids import SessionId
+from refold_storage.following import FollowLock, FollowProbe, follow_file
 from refold_storage.interface import Clock
 from refold_storage.space import FULL_ERRNOS
 
@@ -47,10 +48,11 @@ class Holding(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Lease:
-    """A held lease. `release` frees it; so does the end of the process."""
+    """A held lease. `release` frees it; so does the end of the process. `probe` tells whether others follow the session."""
 
-    def __init__(self, file: int) -> None:
+    def __init__(self, file: int, path: Path) -> None:
         self._file = file
+        self.probe: Final = FollowProbe(follow_file(path))
         _HELD.add(self)
 
     def release(self) -> None:
@@ -98,6 +100,10 @@ class Leases:
         """Give what the lock file says about its holder; None when it says nothing."""
         return _signature(self.path(session))
 
+    def follow(self, session: SessionId) -> FollowLock:
+        """Let whoever writes the session know that this process follows it, until the lock is released."""
+        return FollowLock(follow_file(self.path(session)))
+
     def _try(self, session: SessionId) -> Lease | None:
         path = self.path(session)
         try:
@@ -122,7 +128,7 @@ class Leases:
             os.close(file)
             raise
         self._sign(file)
-        return Lease(file)
+        return Lease(file, path)
 
     def _sign(self, file: int) -> None:
         holder = Holder(os.getpid(), self._clock(), socket.gethostname(), self._client)

@@ -157,6 +157,16 @@ class MemoryStore:
         self._check_open()
         return session in self._owners
 
+    def last_transaction(self) -> int:
+        """Give a number that rises with each commit."""
+        self._medium.check_usable()
+        return self._medium.commits
+
+    def follow(self, session: SessionId) -> Callable[[], None]:
+        """Follow a session, whose writer can only be in this process."""
+        del session
+        return lambda: None
+
     def vitals(self) -> Vitals:
         """Tell how the store is: it has no file, so all sizes are 0."""
         self._check_open()

@@ -40,6 +40,7 @@ class Medium:
         self.backlog_bytes = backlog_bytes
         self.fail_point = fail_point
         self.unusable: LogUnwritableError | None = None
+        self.commits = 0
 
     def check_usable(self) -> None:
         """Raise LogUnwritableError once a commit failed for good."""
@@ -55,6 +56,7 @@ class Medium:
         except LogUnwritableError as error:
             self.unusable = error
             raise
+        self.commits += 1
 
 
 class MemoryLog:

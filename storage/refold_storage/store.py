@@ -155,6 +155,11 @@ class LmdbStore:
         """Give a number that rises whenever any process commits anything to the store. About a microsecond."""
         return self.environment.last_transaction()
 
+    def follow(self, session: SessionId) -> Callable[[], None]:
+        """Let the session's writer know that it is followed; see `interface.Store.follow`."""
+        self._check_open()
+        return self._leases.follow(session).release
+
     def vitals(self) -> Vitals:
         """Tell how the store is; see `interface.Store.vitals`."""
         self._check_open()
