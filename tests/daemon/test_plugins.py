@@ -197,6 +197,7 @@ async def test_health_tells_what_each_plugin_brought_and_did(place: Place) -> No
         own, notes, x = (await client.health()).get("plugins", [])
     assert (own["plugin"], own["origin"]) == ("refold", "refold")
     assert (notes["plugin"], notes["origin"], notes["eventTypes"]) == ("notes", str(path), ["notes/taken"])
+    assert notes["tools"] == []
     ((seam, calls, failures),) = ((one["seam"], one["calls"], one["failures"]) for one in notes["seams"])
     assert (seam, calls, failures) == ("agent/prompt-submit", 1, 0)
     assert (x["tools"], x["seams"]) == (["z", "a"], [])

@@ -77,9 +77,10 @@ def test_what_a_plugin_registers_is_there(load: Load) -> None:
         "a.py",
         "from msgspec import Struct\n"
         "from refold_server.plugins import OBSERVE, tool\n"
-        "class P(Struct, frozen=True, forbid_unknown_fields=True):\n    text: 'str'\n"  # annotations are looked up by module
+        "class In(Struct, frozen=True):\n    n: int\n"
+        "class P(Struct, frozen=True, forbid_unknown_fields=True):\n    one: 'In'\n"  # annotations are looked up by module
         "class D(Struct, frozen=True):\n    n: int\n"
-        "async def run(context, params): return params.text\n"
+        "async def run(context, params): return ''\n"
         "def register(registry):\n"
         "    registry.on(OBSERVE, print)\n"
         "    registry.tool(tool('note', 'Take a note.', P, run))\n"
@@ -196,7 +197,7 @@ def test_a_tool_has_a_name_that_every_provider_takes(load: Load, name: str) -> N
 def test_a_plugin_that_failed_leaves_no_module_behind_and_its_traceback_only_at_level_debug(
     load: Load, caplog: pytest.LogCaptureFixture
 ) -> None:
-    load.file("p.py", "def helper():\n    raise ValueError('deep down')\nhelper()\n")
+    load.file("left_behind.py", "def helper():\n    raise ValueError('deep down')\nhelper()\n")
     before = set(sys.modules)
     with caplog.at_level(logging.DEBUG, "refold_server.plugins"):
         load.fault()

@@ -98,6 +98,36 @@ async def test_a_tool_fails_in_its_own_words_and_is_never_given_what_it_does_not
         assert wrong.error.code == "INVALID_ARGUMENTS"
 
 
+class Tree(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments that hold others of their kind."""
+
+    leaves: tuple[Tree, ...] = ()
+
+
+class Branch(Struct, frozen=True):
+    """Holds arguments."""
+
+    tree: Twig | None = None
+
+
+class Twig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments that something within them refers to."""
+
+    branch: Branch
+
+
+@pytest.mark.parametrize(("params", "name"), [(Tree, "Tree"), (Twig, "Twig")])
+def test_arguments_may_hold_others_of_their_kind(params: Any, name: str) -> None:
+    schema = json.loads(tool("note", "", params, take).schema.parameters)
+    assert name in schema["$defs"]
+    assert "$ref" not in schema
+
+
+def test_a_schema_is_an_object() -> None:
+    with pytest.raises(ValueError, match="which is an object"):
+        canonical_schema("[]")
+
+
 class Open(Struct, frozen=True):
     """Takes whatever comes."""
 
