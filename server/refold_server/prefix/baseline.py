@@ -11,6 +11,7 @@ import os
 import re
 import stat
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +24,7 @@ from refold_server.tools.repository import Repository, find_repository
 from refold_server.tools.text_file import read_up_to
 from refold_server.tools.walk import Entry, Walk
 
-MAX_ENTRIES: Final = 10_000
+MAX_ENTRIES: Final = 5_000
 """Entries that are looked at; where there are more, the outline has one level, and with still more none."""
 
 MAX_LINES: Final = 150
@@ -61,7 +62,7 @@ def _written(cwd: Path, home: Path | None) -> str | None:
 
 def outlined(repository: Repository) -> list[str]:
     """Give the outline's lines; none for an empty folder."""
-    for levels, told in _TREES:
+    for levels, told in () if _is_huge(repository) else _TREES:
         walk = Walk(
             repository.workspace, repository.folder, anyio.from_thread.check_cancelled, limit=MAX_ENTRIES, levels=levels
         )
@@ -73,6 +74,19 @@ def outlined(repository: Repository) -> list[str]:
             lines = _fitting(entries, len(repository.folder.parts))
             return [f"Its files, {told} deep, without those that git ignores:", *lines] if lines else []
     return [f"It holds more than {MAX_ENTRIES:,} files; they are not listed here."]
+
+
+def _is_huge(repository: Repository) -> bool:
+    """Tell whether the folder itself has too many entries; they need not be compared with the ignore rules then."""
+    try:
+        descriptor = repository.workspace.open_folder(repository.folder)
+    except ToolFailure:  # as above
+        return False
+    try:
+        with os.scandir(descriptor) as listing:
+            return sum(1 for _ in islice(listing, MAX_ENTRIES + 1)) > MAX_ENTRIES
+    finally:
+        os.close(descriptor)
 
 
 def _fitting(entries: list[Entry], depth: int) -> list[str]:

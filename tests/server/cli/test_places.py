@@ -12,7 +12,7 @@ import pytest
 from tests.support.commands import Here, there
 from tests.support.daemons import Place
 
-READERS = (["log", "s"], ["rebuild", "s", "1.1"], ["cache", "s"], ["verify", "s"], ["verify", "--all"])
+READERS = (["log", "s"], ["rebuild", "s", "1.1"], ["cache", "s"], ["prefix", "s"], ["verify", "s"], ["verify", "--all"])
 """Commands that only read."""
 
 EVERY = (*READERS, ["run", "go"], ["run", "go", "--session", "s"], ["demo"])
