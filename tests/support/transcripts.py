@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from tests.support import (
+    transcripts_of_approvals,
     transcripts_of_changes,
     transcripts_of_inputs,
     transcripts_of_kills,
@@ -33,6 +34,7 @@ FAMILIES: Final = (
     transcripts_of_inputs,
     transcripts_of_changes,
     transcripts_of_plugins,
+    transcripts_of_approvals,
     transcripts_of_kills,
     transcripts_of_lives,
 )

@@ -14,7 +14,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any, Final
 
-from refold_client import Client, RpcError, Subscription, spawn
+from refold_client import Approval, Client, RpcError, Subscription, spawn
+from tests.support.approval_files import Person
 from tests.support.daemons import SERVE, Place, gone, kill, text_so_far, until
 from tests.support.fake_provider import Answer, FakeProvider, Gate
 from tests.support.transcripts_lines import event_lines
@@ -58,11 +59,11 @@ class Tale:
         self.say(f"{name} of the workspace says {quoted(text)}.")
         (self.place.workspace / name).write_text(text)
 
-    def plugin(self, name: str, source: str) -> None:
-        """Have daemons that start from now on load a plugin of that name."""
+    def plugin(self, name: str, source: str, *, shows: str = "") -> None:
+        """Have daemons that start from now on load a plugin of that name. Its source is told, or what it `shows`."""
         text = dedent(source).strip()
-        self.say(f"The plugin {name}:")
-        self.lines += [f"    | {line}".rstrip() for line in text.split("\n")]
+        self.say(f"The plugin {name}: {shows}".rstrip())
+        self.lines += [] if shows else [f"    | {line}".rstrip() for line in text.split("\n")]
         path = self.place.root / f"{name}.py"
         path.write_text(f"{text}\n")
         self._further = f"[plugins]\npaths = [{json.dumps(str(path))}]\n"
@@ -123,6 +124,7 @@ class Teller:
         self._tale = tale
         self._name = name
         self._events: Subscription | None = None
+        self._person = Person(client)
 
     @property
     def events(self) -> Subscription:
@@ -188,6 +190,19 @@ class Teller:
         proof = await self.ask("log/verify", session=session)
         assert "mismatch" not in proof, proof
         assert (proof["requests"], proof["equal"], proof["unshipped"]) == (equal, equal, 0)
+
+    async def asked(self) -> Approval:
+        """Wait for `approval/request`, and tell it."""
+        question = await self._person.question()
+        told = {key: value for key, value in question.items() if key not in {"options", "deadlineMs"}}
+        options = words([option["id"] for option in question["options"]])
+        self._tell([f"asks approval/request {params_words(self._tale.names.clean(told))} options={options}"])
+        return question
+
+    def answers(self, option: str) -> None:
+        """Answer the question that waits."""
+        self._tale.lines += [f"{self._name} > {option}"]
+        self._person.says(option)
 
     async def killed(self) -> None:
         """End the daemon by SIGKILL."""
