@@ -79,6 +79,8 @@ export interface Notifications {
   "session/events": { params: SessionEventsNotice; direction: "to-client" };
   /** A session's status is another one. */
   "sessions/changed": { params: SessionsChangedNotice; direction: "to-client" };
+  /** What is wrong with a session's log. */
+  "session/trouble": { params: SessionTroubleNotice; direction: "to-client" };
   /** How a turn with a `workDoneToken` goes on. */
   "$/progress": { params: ProgressNotice; direction: "to-client" };
 }
@@ -723,13 +725,15 @@ export interface TurnStartResult {
 
 /**
  * `turn/start`: with new `content`, or with an `input` that waits since an earlier instance. While a turn runs, content is
- * refused, queued behind it, or steers it. `workDoneToken` asks for `$/progress` of the turn.
+ * refused, queued behind it, or steers it. `workDoneToken` asks for `$/progress` of the turn. A `key` that the session has
+ * seen gives the first reply again and starts nothing, so a request whose reply was lost can be sent once more.
  */
 export interface TurnStartParams {
   session: string;
   content?: TextInput[];
   input?: string;
   ifRunning?: "error" | "queue" | "steer";
+  key?: string;
   workDoneToken?: number | string;
 }
 
@@ -1142,12 +1146,28 @@ export interface SessionEventsNotice {
 
 /**
  * `sessions/changed`: the status of a session that this daemon writes is another one; for status lines and pickers.
- * `status` is a word of Status, `tail` the seq of the session's last durable event.
+ * `status` is a word of Status, `tail` the seq of the session's last durable event. Of a session that another process
+ * writes and that is followed here it is told when that process is gone and left something open: `idle`, as views say.
  */
 export interface SessionsChangedNotice {
   session: string;
   status: StatusWord;
   tail: number;
+}
+
+/**
+ * `session/trouble`: the log of a session cannot be written, or can again, or a subscription cannot go on. It is about
+ * the log and not in it.
+ *
+ * `kind` is an error kind, or `cleared` when a later commit succeeded; `durable` the seq of the last durable event (−1 for
+ * a session that is not there any more); `subscription` names the one that ends with this, where one does.
+ */
+export interface SessionTroubleNotice {
+  session: string;
+  kind: string;
+  durable: number;
+  message: string;
+  subscription?: number;
 }
 
 /** `$/progress` of a turn that was started with a `workDoneToken`. */

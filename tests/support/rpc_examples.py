@@ -23,7 +23,14 @@ from refold_protocol.rpc import initialize as init
 from refold_protocol.rpc.envelope import encode_error, encode_notification, encode_request, encode_result
 from refold_protocol.rpc.errors import application_error
 from refold_protocol.rpc.methods import METHODS
-from refold_protocol.rpc.notices import LogTraceNotice, ProgressNotice, SessionEventsNotice, SessionsChangedNotice, WorkDone
+from refold_protocol.rpc.notices import (
+    LogTraceNotice,
+    ProgressNotice,
+    SessionEventsNotice,
+    SessionsChangedNotice,
+    SessionTroubleNotice,
+    WorkDone,
+)
 from refold_protocol.rpc.schema import schema_digest, schema_of
 from refold_protocol.session.events import ApprovalSubject, LimitSettings, SessionSettings
 from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
@@ -122,7 +129,7 @@ EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
     "session/close": (params.SessionCloseParams(SESSION, True), None),
     "turn/start": (
         params.TurnStartParams(
-            SESSION, (params.TextInput("What does\nmain do? “é”"),), if_running="queue", work_done_token="t"
+            SESSION, (params.TextInput("What does\nmain do? “é”"),), if_running="queue", key="k-1", work_done_token="t"
         ),
         results.TurnStartResult(INPUT, 41, 3),
     ),
@@ -251,6 +258,7 @@ EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
     "window/workDoneProgress/cancel": (params.ProgressCancelParams("t"), None),
     "$/setTrace": (params.SetTraceParams("messages"), None),
     "$/logTrace": (LogTraceNotice("turn/start: answered after 1.5 ms", "{}"), None),
+    "session/trouble": (SessionTroubleNotice(SESSION, "session.unknown", -1, "there is no such session", 1), None),
     "sessions/changed": (SessionsChangedNotice(SESSION, "running", 57), None),
     "$/progress": (ProgressNotice("t", WorkDone("begin", "refold", "turn", True)), None),
     "session/events": (SessionEventsNotice(1, (CHUNK, LINE), 49, 57, 52, WRITER, True, "waiting for provider"), None),

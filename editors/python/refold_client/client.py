@@ -99,12 +99,18 @@ class Client:
         return (await self.request("input/withdraw", {"session": session, "input": input_id}))["seq"]
 
     async def start_turn(
-        self, session: str, text: str, *, if_running: IfRunning = "error", token: str | int | None = None
+        self,
+        session: str,
+        text: str,
+        *,
+        if_running: IfRunning = "error",
+        key: str | None = None,
+        token: str | int | None = None,
     ) -> Json:
         """turn/start: give `input`, `seq` and, unless it is queued, `turn`, once the prompt is on disk. `token` asks for
-        `$/progress`."""
+        `$/progress`; the same `key` again gives the first reply again."""
         waits = None if if_running == "error" else if_running
-        given = _present(session=session, content=_text(text), ifRunning=waits, workDoneToken=token)
+        given = _present(session=session, content=_text(text), ifRunning=waits, key=key, workDoneToken=token)
         return await self.request("turn/start", given)
 
     async def start_pending(self, session: str, input_id: str) -> Json:

@@ -113,12 +113,14 @@ class TextInput(Struct, frozen=True, gc=False, tag="text", forbid_unknown_fields
 
 class TurnStartParams(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
     """`turn/start`: with new `content`, or with an `input` that waits since an earlier instance. While a turn runs, content is
-    refused, queued behind it, or steers it. `work_done_token` asks for `$/progress` of the turn."""
+    refused, queued behind it, or steers it. `work_done_token` asks for `$/progress` of the turn. A `key` that the session has
+    seen gives the first reply again and starts nothing, so a request whose reply was lost can be sent once more."""
 
     session: SessionId
     content: Annotated[tuple[TextInput, ...], Meta(min_length=1)] | None = None
     input: InputId | None = None
     if_running: Literal["error", "queue", "steer"] = "error"
+    key: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     work_done_token: ProgressToken | None = None
 
     def __post_init__(self) -> None:
@@ -126,6 +128,8 @@ class TurnStartParams(Struct, frozen=True, gc=False, omit_defaults=True, rename=
             raise ValueError("give either `content` or `input`")
         if self.input is not None and self.if_running != "error":
             raise ValueError("an `input` that waits is started on an idle session; ifRunning is for new content")
+        if self.input is not None and self.key is not None:
+            raise ValueError("an `input` that waits has its own key; `key` is for new content")
 
 
 class TurnWaitParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):

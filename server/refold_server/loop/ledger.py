@@ -7,6 +7,7 @@ log's grammar forbids never enters it. Must not know of connections, clients or 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from refold_protocol.errors import InvalidEventError, SessionCorruptionError
 from refold_protocol.ids import CallId, InputId
@@ -15,6 +16,9 @@ from refold_protocol.session.events import (
     AssistantMessage,
     Draft,
     Event,
+    InputAccepted,
+    InputSettled,
+    InstanceStart,
     ToolCall,
     TurnEnd,
     TurnStart,
@@ -22,6 +26,9 @@ from refold_protocol.session.events import (
 from refold_protocol.session.messages import ToolCallBlock
 from refold_server.loop.folds import NOTHING_KNOWN, Folds, folds_step
 from refold_storage.interface import Handle
+
+UNDURABLE: Final = "it could not be made durable"
+"""Why an input was withdrawn whose flush failed."""
 
 
 class Ledger:
@@ -34,6 +41,7 @@ class Ledger:
         self._call_ids: set[str] = set()
         self._turn_of_input: dict[InputId, int] = {}
         self._end_of_turn: dict[int, int] = {}
+        self._accepted_by_key: dict[str, Event] = {}
         self._last_end: Event | None = None
         self._read()
 
@@ -67,6 +75,11 @@ class Ledger:
         """Give the number of the turn that an input started, None when it started none (yet)."""
         return self._turn_of_input.get(given)
 
+    def accepted_by_key(self, key: str) -> Event | None:
+        """Give the `input/accepted` of a client's key, None for one that this session has not seen. An input that could not be
+        made durable was answered with an error: its key is free again."""
+        return self._accepted_by_key.get(key)
+
     def turn_end(self, turn: int) -> Event | None:
         """Give the `turn/end` of a turn, None while it runs or when it never was. The last one can be asked for after the
         handle was closed: whoever waited for the turn may get to it after whoever waited to close the session."""
@@ -94,6 +107,12 @@ class Ledger:
             match event.data:
                 case TurnStart(turn=turn, trigger=trigger) if trigger.input is not None:
                     self._turn_of_input[trigger.input] = turn
+                case InputAccepted(key=str(key)):
+                    self._accepted_by_key[key] = event
+                case InputSettled(input=given, reason=reason) if reason == UNDURABLE:
+                    self._accepted_by_key = {key: one for key, one in self._accepted_by_key.items() if _input_of(one) != given}
+                case InstanceStart(reason="fork"):
+                    self._accepted_by_key = {}
                 case TurnEnd(turn=turn):
                     self._end_of_turn[turn] = event.seq
                     self._last_end = event
@@ -103,3 +122,7 @@ class Ledger:
                     self._call_ids.add(CallId(call_id))
                 case _:
                     pass
+
+
+def _input_of(event: Event) -> InputId | None:
+    return event.data.input if isinstance(event.data, InputAccepted) else None

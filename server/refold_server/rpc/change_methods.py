@@ -17,7 +17,7 @@ from refold_protocol.session.events import LimitSettings, PermissionSettings
 from refold_protocol.session.messages import Source
 from refold_server.rpc.content import refuse_blank
 from refold_server.sessions.registry import Sessions
-from refold_server.sessions.session import SettingsPatch
+from refold_server.sessions.settings import SettingsPatch
 
 
 class ChangeMethods:

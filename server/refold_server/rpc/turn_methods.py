@@ -54,10 +54,13 @@ class TurnMethods:
             return TurnStartResult(waiting.input, seq, turn)
         refuse_blank("turn/start", params.content or ())
         content = input_content(params.content or ())
+        earlier = None if params.key is None else await session.accepted_before(params.key, content)
+        if earlier is not None:
+            return TurnStartResult(earlier.input, earlier.seq, earlier.turn)
         if params.if_running == "error":
-            waiting, turn, seq = await session.start(content, self._source)
+            waiting, turn, seq = await session.start(content, self._source, params.key)
             return TurnStartResult(waiting.input, seq, turn)
-        accepted = await session.start_or_wait(content, self._source, params.if_running)
+        accepted = await session.start_or_wait(content, self._source, params.if_running, params.key)
         return TurnStartResult(accepted.input, accepted.seq, accepted.turn)
 
     async def wait(self, params: TurnWaitParams) -> Raw:

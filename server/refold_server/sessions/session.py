@@ -6,7 +6,7 @@ joins the running one. Must not know of connections: any number of clients may a
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import anyio
 from msgspec import Struct
@@ -21,8 +21,6 @@ from refold_protocol.session.events import (
     Event,
     InputAccepted,
     InputSettled,
-    LimitSettings,
-    PermissionSettings,
     SessionSettings,
     SessionTitle,
     Trigger,
@@ -36,7 +34,8 @@ from refold_protocol.session.status import Status, status_of
 from refold_server.clock import new_input_id
 from refold_server.loop.inbox import as_context, waiting
 from refold_server.loop.instance import Instance
-from refold_server.loop.ledger import Ledger
+from refold_server.loop.ledger import UNDURABLE, Ledger
+from refold_server.sessions.settings import PERMISSIONS, PERMISSIONS_NOW, SettingsPatch, patched
 from refold_server.sessions.turns import Spawn, Turns
 
 Waits: TypeAlias = Literal["queue", "steer"]
@@ -49,26 +48,6 @@ class Accepted(Struct, frozen=True, gc=False):
     input: InputId
     seq: int
     turn: int | None = None
-
-
-class SettingsPatch(Struct, frozen=True, gc=False):
-    """What to change in a session's settings; None leaves a setting as it is. `tools_now` lets new tools join at once."""
-
-    model: str | None = None
-    effort: str | None = None
-    permissions: PermissionSettings | None = None
-    limits: LimitSettings | None = None
-    tools_now: bool = False
-
-
-PERMISSIONS: Final = Source("loop", "permissions")
-"""Who tells the model of a permission mode."""
-
-_PERMISSIONS_NOW: Final = {
-    "ask": "Permissions changed: from now on the user is asked before a tool changes something.",
-    "allow": "Permissions changed: from now on tools that change something run without the user being asked.",
-    "deny": "Permissions changed: from now on tools that change something do not run.",
-}
 
 
 class Session:
@@ -99,7 +78,9 @@ class Session:
             return Status("running", self.turns.running)
         return status
 
-    async def start(self, content: tuple[InputBlock, ...], source: Source) -> tuple[PendingInput, int, int]:
+    async def start(
+        self, content: tuple[InputBlock, ...], source: Source, key: str | None = None
+    ) -> tuple[PendingInput, int, int]:
         """Accept a prompt, make it durable, and start its turn. Gives the input, the turn's number and the input's seq.
 
         Raises SessionBusyError while a turn runs, LogError when the prompt could not be made durable; it is then
@@ -108,20 +89,22 @@ class Session:
         turn = self.turns.take()
         given = self.turns.input = new_input_id()  # from now on it cannot be withdrawn, but interrupted
         try:
-            accepted = await self._accept("prompt", content, source, given)
+            accepted = await self._accept("prompt", content, source, given, key)
         except BaseException:
             self.turns.free()
             raise
         self.turns.run(accepted)
         return accepted, turn, accepted.seq
 
-    async def start_or_wait(self, content: tuple[InputBlock, ...], source: Source, how: Waits) -> Accepted:
+    async def start_or_wait(
+        self, content: tuple[InputBlock, ...], source: Source, how: Waits, key: str | None = None
+    ) -> Accepted:
         """Accept a prompt as `start` does; while a turn runs it is queued behind it or steers it. Raises LogError."""
         running = self.turns.running
         if running is None:
-            accepted, turn, seq = await self.start(content, source)
+            accepted, turn, seq = await self.start(content, source, key)
             return Accepted(accepted.input, seq, turn)
-        accepted = await self._accept("steer" if how == "steer" else "prompt", content, source)
+        accepted = await self._accept("steer" if how == "steer" else "prompt", content, source, None, key)
         self.turns.run_next()  # the running turn may have ended while this became durable
         return Accepted(accepted.input, accepted.seq, running if how == "steer" else None)
 
@@ -143,6 +126,19 @@ class Session:
             raise
         self.turns.run(pending)
         return pending, turn, pending.seq
+
+    async def accepted_before(self, key: str, content: tuple[InputBlock, ...]) -> Accepted | None:
+        """Give what was accepted under a client's key, once it is durable; None for a new key. Raises InputUnknownError where
+        the key belongs to another prompt, LogError."""
+        event = self.ledger.accepted_by_key(key)
+        if event is None or not isinstance(event.data, InputAccepted):
+            return None
+        given = event.data
+        if given.content != content:
+            raise InputUnknownError(f"the key {key!r} was used for another prompt in this session", input=given.input)
+        await self.ledger.flush()
+        running = self.turns.running if self.turns.input == given.input else None
+        return Accepted(given.input, event.seq, self.ledger.turn_of_input(given.input) or running)
 
     async def inject(self, content: tuple[InputBlock, ...], source: Source) -> Accepted:
         """Tell the model something without asking anything. It joins the running turn before its next step or end; on an
@@ -185,8 +181,7 @@ class Session:
         Raises ConfigError and ProviderError for a model that cannot be used, LogError.
         """
         before = self.ledger.folds.settings
-        given = ((name, getattr(patch, name)) for name in ("model", "effort", "permissions", "limits"))
-        settings = replace(before, **{name: value for name, value in given if value is not None})
+        settings = patched(before, patch)
         self.instance.host.call_config(settings)
         told = self._told_of(before, settings)
         event, *_ = self.append(Draft(settings), *told)[-1 - len(told) :]
@@ -227,16 +222,21 @@ class Session:
         await self.ledger.handle.close()
 
     async def _accept(
-        self, mode: str, content: tuple[InputBlock, ...], source: Source, given: InputId | None = None
+        self,
+        mode: str,
+        content: tuple[InputBlock, ...],
+        source: Source,
+        given: InputId | None = None,
+        key: str | None = None,
     ) -> PendingInput:
         self.turns.refuse_closing()
         given = given or new_input_id()
-        event = self.append(*self._told_anew(), Draft(InputAccepted(given, mode, content, source)))[-1]
+        event = self.append(*self._told_anew(), Draft(InputAccepted(given, mode, content, source, key)))[-1]
         try:
             await self.ledger.flush()
         except (LogError, anyio.get_cancelled_exc_class()):
             if self._waits(given):
-                self.ledger.append(Draft(InputSettled(given, "withdrawn", "it could not be made durable")))
+                self.ledger.append(Draft(InputSettled(given, "withdrawn", UNDURABLE)))
             raise
         return PendingInput(given, event.seq, mode, content, source)
 
@@ -256,7 +256,7 @@ class Session:
         mode = self.instance.host.permission_mode(now)
         if self.ledger.folds.horizon.header is None or mode == self.instance.host.permission_mode(before):
             return ()
-        content = text_content(_PERMISSIONS_NOW[mode])
+        content = text_content(PERMISSIONS_NOW[mode])
         given = new_input_id()
         if self.turns.running is None:
             return (*self._superseded(), *self._told_at_once(given, content, PERMISSIONS))
@@ -273,7 +273,7 @@ class Session:
         if not superseded:
             return ()
         mode = self.instance.host.permission_mode(self.ledger.folds.settings)
-        content = text_content(_PERMISSIONS_NOW[mode])
+        content = text_content(PERMISSIONS_NOW[mode])
         return (*superseded, Draft(InputAccepted(new_input_id(), "inject", content, PERMISSIONS)))
 
     async def _join_if_idle(self, given: PendingInput) -> None:

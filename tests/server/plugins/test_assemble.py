@@ -11,7 +11,8 @@ from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.rebuild import sent_requests
 from refold_server.plugins import ASSEMBLE, REQUEST, Assembled, Assembling, Routing
 from refold_server.plugins.payloads import NextAssembled, NextConfig
-from refold_server.sessions.session import Session, SettingsPatch
+from refold_server.sessions.session import Session
+from refold_server.sessions.settings import SettingsPatch
 from refold_storage.memory import MemoryStore
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import echo, end_of, last, scripted_session, turn

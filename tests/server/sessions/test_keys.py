@@ -1,0 +1,93 @@
+"""A prompt that is sent twice under one key is accepted once: what a client does whose reply was lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from refold_protocol.errors import InputUnknownError, StorageFullError
+from refold_protocol.session.events import Draft, InstanceStart
+from refold_protocol.session.messages import text_content
+from refold_server.loop.ledger import Ledger
+from refold_server.sessions.session import Session
+from refold_storage.memory import MemoryStore
+from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, says
+from tests.support.loops import CLIENT, NAME, scripted_session, types
+
+pytestmark = pytest.mark.anyio
+
+WORDS = text_content("do it once")
+
+
+async def test_a_key_that_was_seen_gives_the_first_answer_and_starts_nothing() -> None:
+    provider = ScriptedProvider(says("done"))
+    async with scripted_session(ScriptedHost(provider)) as session:
+        assert await session.accepted_before("k", WORDS) is None
+        first, number, seq = await session.start(WORDS, CLIENT, "k")
+        again = await session.accepted_before("k", WORDS)
+        assert again is not None
+        assert (again.input, again.turn, again.seq) == (first.input, number, seq)
+        await session.turns.wait(number)
+        assert await session.accepted_before("k", WORDS) == again
+        assert types(session).count("turn/start") == 1
+
+
+async def test_a_key_holds_over_a_crash_and_in_the_next_instance() -> None:
+    store = MemoryStore(clock=lambda: 1_000)
+    async with scripted_session(ScriptedHost(ScriptedProvider(says("done"))), store=store) as session:
+        first, number, seq = await session.start(WORDS, CLIENT, "k")
+        await session.turns.wait(number)
+    async with scripted_session(ScriptedHost(ScriptedProvider()), store=store) as session:
+        again = await session.accepted_before("k", WORDS)
+        assert again is not None
+        assert (again.input, again.turn, again.seq) == (first.input, 1, seq)
+
+
+async def test_a_queued_prompt_keeps_its_key_and_tells_its_turn_once_it_has_one() -> None:
+    pause = Pause()
+    provider = ScriptedProvider([pause, *says("one")], says("two"))
+    async with scripted_session(ScriptedHost(provider)) as session:
+        await session.start(text_content("first"), CLIENT)
+        await pause.reached.wait()
+        queued = await session.start_or_wait(WORDS, CLIENT, "queue", "k")
+        assert await session.accepted_before("k", WORDS) == queued
+        assert queued.turn is None
+        pause.go_on.set()
+        await session.turns.wait_input(queued.input)
+        later = await session.accepted_before("k", WORDS)
+        assert later is not None
+        assert later.turn == 2
+
+
+async def test_a_key_of_another_prompt_is_refused() -> None:
+    async with scripted_session(ScriptedHost(ScriptedProvider(says("done")))) as session:
+        await session.start(WORDS, CLIENT, "k")
+        with pytest.raises(InputUnknownError, match="another prompt"):
+            await session.accepted_before("k", text_content("something else"))
+
+
+async def test_a_prompt_that_could_not_be_made_durable_leaves_its_key_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scripted_session(ScriptedHost(ScriptedProvider(says("done")))) as session:
+
+        async def full(*_: object, **__: object) -> int:
+            raise StorageFullError("no space")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Ledger, "flush", full)
+            with pytest.raises(StorageFullError):
+                await session.start(WORDS, CLIENT, "k")
+        assert await session.accepted_before("k", WORDS) is None
+        _, number, _ = await session.start(WORDS, CLIENT, "k")
+        await session.turns.wait(number)
+
+
+async def test_a_fork_has_not_seen_the_keys_of_its_parent() -> None:
+    async with scripted_session(ScriptedHost(ScriptedProvider(says("done")))) as session:
+        await _whole(session)
+        session.ledger.append(Draft(InstanceStart(2, "fork")))
+        assert await session.accepted_before("k", WORDS) is None
+        assert session.id == NAME
+
+
+async def _whole(session: Session) -> None:
+    _, number, _ = await session.start(WORDS, CLIENT, "k")
+    await session.turns.wait(number)
