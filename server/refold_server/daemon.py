@@ -130,7 +130,11 @@ class Daemon:
     async def _open(self) -> _Ready:
         assert self._config is not None  # nothing but `initialize` is dispatched before it
         shared = await surroundings(self._config, self._language)
-        store = await open_configured_store(self._config.store, client=_client_name(self._params))
+        try:
+            store = await open_configured_store(self._config.store, client=_client_name(self._params))
+        except BaseException:
+            await shared.close()
+            raise
         info = self._params.client_info
         client = None if info is None else ClientInfo(info.name, info.version)
         source = Source("client", None if client is None else client.name)

@@ -68,9 +68,13 @@ async def opened(
     `sys.stdout` while a command runs `turns`: it takes its own stream before."""
     with redirect_stdout(sys.stderr):
         shared = await surroundings(config) if plugins else Surroundings(replace(config, tools=ToolsConfig(())))
-    with redirect_stdout(sys.stderr) if turns else nullcontext():
-        async with _running(config, shared, create=create) as around:
-            yield around
+    try:
+        with redirect_stdout(sys.stderr) if turns else nullcontext():
+            async with _running(config, shared, create=create) as around:
+                yield around
+    finally:
+        with anyio.CancelScope(shield=True):
+            await shared.close()
 
 
 @asynccontextmanager
@@ -95,5 +99,4 @@ async def _running(config: Config, shared: Surroundings, *, create: bool) -> Asy
         raise single(group) from None
     finally:
         with anyio.CancelScope(shield=True):
-            await shared.close()
             await store.close()

@@ -44,7 +44,7 @@ from refold_server.plugins.seam import (
 )
 from refold_server.plugins.tools import tool
 from refold_server.tools.failure import ToolFailure
-from refold_server.tools.tool import ToolContext, ToolOutput
+from refold_server.tools.tool import Proposal, ToolContext, ToolOutput
 
 __all__ = [
     "ASSEMBLE",
@@ -75,6 +75,7 @@ __all__ = [
     "Place",
     "PluginRegistry",
     "Prompt",
+    "Proposal",
     "Routing",
     "Seam",
     "StepAhead",

@@ -15,9 +15,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold_protocol.json_text import JsonText, compact_json, parse_strict
+from refold_protocol.session.events import ApprovalSubject
 from refold_protocol.session.header_types import ToolSchema
 from refold_server.plugins.frozen import frozen, frozen_tool
-from refold_server.tools.tool import Tool, ToolContext, ToolOutput, text_output
+from refold_server.tools.tool import Proposal, ProposingTool, Tool, ToolContext, ToolOutput, text_output
 
 Params = TypeVar("Params", bound=Struct)
 
@@ -37,13 +38,30 @@ class BroughtTool:
         self._run = tool.run
         if not _is_params(self.params) or not callable(self._run):
             raise ValueError(f"the tool {schema.name!r} needs params, a struct that forbids unknown fields, and run")
+        if isinstance(tool, ProposingTool):  # only then is this one, too
+            self._work_out = tool.propose
+            self.propose = self._propose
 
     async def run(self, context: ToolContext, params: Any) -> ToolOutput:
         """Run it. What it gives is copied, frozen. Raises what it raises, and TypeError for what is no output."""
-        output: Any = await self._run(context, params)
-        if not isinstance(output, ToolOutput):
-            raise TypeError(f"it gave {type(output).__name__}, not ToolOutput")
-        return frozen(output, ToolOutput)
+        return _copied(await self._run(context, params))
+
+    async def _propose(self, context: ToolContext, params: Any) -> Proposal:
+        proposal: Any = await self._work_out(context, params)
+        if not isinstance(proposal, Proposal):
+            raise TypeError(f"it gave {type(proposal).__name__}, not Proposal")
+        apply = proposal.apply
+
+        async def applied() -> ToolOutput:
+            return _copied(await apply())
+
+        return Proposal(frozen(proposal.subject, ApprovalSubject), applied)
+
+
+def _copied(output: Any) -> ToolOutput:
+    if not isinstance(output, ToolOutput):
+        raise TypeError(f"it gave {type(output).__name__}, not ToolOutput")
+    return frozen(output, ToolOutput)
 
 
 class _FunctionTool:

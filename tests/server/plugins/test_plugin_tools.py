@@ -14,15 +14,16 @@ from msgspec.structs import replace
 
 from refold_protocol.errors import ConfigError
 from refold_protocol.json_text import JsonText, compact_json
+from refold_protocol.session.events import ApprovalSubject
 from refold_protocol.session.header_types import ToolSchema
 from refold_protocol.session.messages import TextBlock, text_content
 from refold_server.plugins import PluginRegistry, ToolContext, ToolFailure, ToolOutput, tool
 from refold_server.plugins.registry import registered
 from refold_server.plugins.tools import BroughtTool, canonical_schema
-from refold_server.tools.execute import ToolAnswer
+from refold_server.tools.execute import Proposed, ToolAnswer, propose
 from refold_server.tools.registry import offered_tools
-from refold_server.tools.tool import Tool
-from tests.support.tool_calls import call
+from refold_server.tools.tool import Proposal, Tool
+from tests.support.tool_calls import call, context
 
 pytestmark = pytest.mark.anyio
 
@@ -205,10 +206,47 @@ async def test_an_output_that_is_none_is_an_error_result(tmp_path: Path, output:
 async def test_an_output_that_the_plugin_keeps_is_copied() -> None:
     blocks: Any = [TextBlock("one")]
     output = ToolOutput(blocks)
-    context: Any = None
-    given = await BroughtTool(Shifty(output=output)).run(context, Note("a"))
+    anything: Any = None
+    given = await BroughtTool(Shifty(output=output)).run(anything, Note("a"))
     blocks.append(TextBlock("two"))
     assert given.content == (TextBlock("one"),)
+
+
+class Planning(Shifty):
+    """A tool that changes something and says what before."""
+
+    read_only = False  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    proposal: Any = None
+
+    async def propose(self, context: ToolContext, params: Any) -> Proposal:
+        if self.proposal is not None:
+            return self.proposal
+
+        async def apply() -> ToolOutput:
+            return self.output
+
+        return Proposal(ApprovalSubject("text", f"to note {params.text}"), apply)
+
+
+async def test_a_plugins_tool_can_say_what_it_would_do_and_does_that_and_nothing_else(tmp_path: Path) -> None:
+    registry = offered_tools([offered(Planning())])
+    proposed = await propose(registry, "note1", '{"text":"a"}', context(tmp_path))
+    assert isinstance(proposed, Proposed)
+    assert proposed.subject == ApprovalSubject("text", "to note a")
+    assert (await proposed.run()).content == text_content("fine")
+    loose = await propose(offered_tools([offered(Planning(output="x"))]), "note1", '{"text":"a"}', context(tmp_path))
+    assert isinstance(loose, Proposed)
+    assert (await loose.run()).is_error
+    wrong = await propose(offered_tools([offered(Planning(proposal=3))]), "note1", '{"text":"a"}', context(tmp_path))
+    assert isinstance(wrong, ToolAnswer)
+    assert wrong.is_error
+
+
+async def test_a_plugins_tool_that_cannot_is_asked_about_by_its_arguments(tmp_path: Path) -> None:
+    registry = offered_tools([offered(tool("note", "", Note, take))])
+    proposed = await propose(registry, "note", '{"text":"a"}', context(tmp_path))
+    assert isinstance(proposed, Proposed)
+    assert proposed.subject == ApprovalSubject("text", 'note {"text":"a"}')
 
 
 def test_a_schema_has_one_spelling_whatever_order_it_was_written_in() -> None:
