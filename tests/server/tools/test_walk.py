@@ -107,3 +107,19 @@ def test_no_descriptor_is_left_open_by_a_walk_that_was_given_up(tmp_path: Path) 
     before = len(os.listdir("/dev/fd"))
     next(Walk(Workspace(tmp_path), ROOT, lambda: None).entries())
     assert len(os.listdir("/dev/fd")) == before
+
+
+def test_a_walk_of_so_many_levels_names_the_folders_of_the_last_and_does_not_enter_them(tmp_path: Path) -> None:
+    fill(tmp_path, {"a/b/c/deep": "", "a/x": "", "y": ""})
+    opened: list[str] = []
+
+    class Noting(Workspace):
+        def open_folder(self, place: Place) -> int:
+            opened.append(place.text)
+            return super().open_folder(place)
+
+    entries = list(Walk(Noting(tmp_path), ROOT, lambda: None, levels=2).entries())
+    assert [(entry.place.text, entry.folder) for entry in entries] == [("a/b", True), ("a/x", False), ("y", False)]
+    assert opened.count("a/b") == 0
+    below = Walk(Workspace(tmp_path), Place(("a",)), lambda: None, levels=1).entries()
+    assert [(entry.place.text, entry.folder) for entry in below] == [("a/b", True), ("a/x", False)]
