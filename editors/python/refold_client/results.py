@@ -46,11 +46,13 @@ class Rebuilt(TypedDict):
 
 
 class Mismatch(TypedDict):
-    """The first thing that differs, at the event `seq`: `what` differs, and what was expected and found."""
+    """The first thing that differs, at the event `seq`, or in the events up to `last`: `what` differs, and what was expected and
+    found."""
 
     what: str
     seq: int
     message: str
+    last: NotRequired[int]
 
 
 class Verified(TypedDict):
