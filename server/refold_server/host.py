@@ -29,6 +29,7 @@ from refold_server.tools.open_buffers import NO_BUFFERS, OpenBuffers
 from refold_server.tools.paths import Workspace
 from refold_server.tools.read_skill import READ_SKILL
 from refold_server.tools.registry import Registry, offered_tools
+from refold_server.tools.seen_texts import SeenTexts
 from refold_server.tools.skills import SkillShelf, has_skills
 from refold_server.tools.tool import ToolContext
 
@@ -101,6 +102,7 @@ class SessionHost:
         self._shared = shared
         self._workspace = workspace
         self._reads_skills: bool | None = None
+        self._seen = SeenTexts()
 
     def call_config(self, settings: SessionSettings) -> CallConfig:
         """Resolve the call config. Raises ConfigError and ProviderError `model.unconfigured`."""
@@ -149,4 +151,5 @@ class SessionHost:
         return await execute(self._shared.registry, name, arguments, context)
 
     def _context(self, call_id: CallId) -> ToolContext:
-        return ToolContext(self._workspace, call_id, buffers=self._shared.buffers, skills=self._shared.shelf)
+        buffers, shelf = self._shared.buffers, self._shared.shelf
+        return ToolContext(self._workspace, call_id, buffers=buffers, skills=shelf, seen=self._seen)

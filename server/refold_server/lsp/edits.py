@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import PurePath
 from typing import Protocol, TypeAlias
 
 import anyio.to_thread
@@ -94,6 +95,13 @@ async def apply_text_edit(editor: Editor, path: str, change: Change, *, label: s
     if document is None or document.saved or _is_on_disk(document, disk):
         return await _on_disk(editor, path, disk, document, change)
     return await _in_editor(editor, path, document, change, label)
+
+
+async def edit_open_text(editor: Editor, document: OpenDocument, text: str, *, label: str) -> None:
+    """Have the editor make `text` of a document that has unsaved changes and is as given. Raises EditRefused."""
+    change = rewritten(repair_surrogates(document.text), text)
+    shown = PurePath(document.path or document.uri).name
+    await _in_editor(editor, shown, msgspec.structs.replace(document, text=repair_surrogates(document.text)), change, label)
 
 
 def _is_on_disk(document: OpenDocument, disk: DiskText | None) -> bool:

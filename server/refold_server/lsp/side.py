@@ -17,9 +17,11 @@ from refold_protocol.rpc.methods import LANGUAGE_METHODS
 from refold_server.rpc.dispatch import Handler
 from refold_server.sessions.registry import Sessions
 from refold_server.sessions.session import Spawn
-from refold_server.tools.open_buffers import OpenBuffer
+from refold_server.tools.failure import ToolFailure
+from refold_server.tools.open_buffers import OpenBuffer, closed_meanwhile
 
 if TYPE_CHECKING:
+    from refold_server.lsp.documents import OpenDocument
     from refold_server.lsp.mounted import ClientSide
     from refold_server.lsp.serving import Mount, Serving
 
@@ -64,11 +66,35 @@ class LanguageSide:
             OpenBuffer(one.path, one.text, one.version, one.saved, one.language) for one in documents if one.path is not None
         )
 
+    async def edit(self, buffer: OpenBuffer, text: str, label: str) -> None:
+        """Have the client edit a file that it has open with unsaved changes. Raises ToolFailure."""
+        document = await self._document_of(buffer)
+        if self._serving is None or document is None:
+            raise closed_meanwhile(buffer)
+        from refold_server.lsp.edits import EditRefused, edit_open_text
+
+        try:
+            await edit_open_text(self._serving, document, text, label=label)
+        except EditRefused as refusal:
+            raise ToolFailure("TOOL_FAILED", "EditorRefused", f"nothing was changed: {refusal}") from None
+
+    async def saved(self, buffer: OpenBuffer) -> None:
+        """Remember that the file of a buffer without changes was written to; one that was changed since is unsaved."""
+        document = await self._document_of(buffer)
+        if self._serving is not None and document is not None:
+            await self._serving.saved(document)
+
     def close(self) -> None:
         """End: nothing is edited any more, and nobody waits for the import."""
         if self._serving is not None:
             self._serving.commands.close()
             self._serving.wing.close()
+
+    async def _document_of(self, buffer: OpenBuffer) -> OpenDocument | None:
+        """Give the document that a buffer was taken from, None where it is not as it was."""
+        documents = () if self._serving is None else await self._serving.documents()
+        same = (one for one in documents if (one.path, one.version, one.text) == (buffer.path, buffer.version, buffer.text))
+        return next(same, None)
 
     def _request_handler(self, name: str) -> Handler:
         async def handle(params: Raw) -> object:

@@ -13,6 +13,7 @@ CODES: Final[dict[str, str]] = {
     "INVALID_ARGUMENTS": "the arguments are not strict JSON, or not what the tool takes",
     "DENIED": "a rule or a person forbids it; nothing was read or changed",
     "TIMED_OUT": "the tool did not end in time and was stopped",
+    "STALE": "the file is not what the model read, or what was proposed; nothing was changed, and reading again helps",
     "TOOL_FAILED": "the tool ran and did not succeed",
 }
 """The codes that tools and their pipeline give. Those of calls that a turn's end cut off are in `session/closers.py`."""

@@ -1,7 +1,8 @@
-"""Owns the seam through which file tools see what an editor has open, and which of it is not on disk.
+"""Owns the seam through which file tools see what an editor has open, which of it is not on disk, and have it edited there.
 
-What a person typed and did not save is what they mean, so tools read it before the disk. A snapshot is taken on the event
-loop, to which the documents belong; a tool's thread works with the snapshot. Must not know editors, clients or protocols.
+What a person typed and did not save is what they mean, so tools read it before the disk and edit it where it is. A snapshot
+is taken on the event loop, to which the documents belong; a tool's thread works with the snapshot. Must not know editors,
+clients or protocols.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from msgspec import Struct
 
 from refold_protocol.json_text import repair_surrogates
 from refold_server.tools.failure import ToolFailure
-from refold_server.tools.paths import Place, Workspace
+from refold_server.tools.paths import Place, Workspace, shown
 from refold_server.tools.text_file import BYTE_ORDER_MARK, read_up_to
 
 
@@ -37,6 +38,15 @@ class OpenBuffers(Protocol):
         """Give all of it as of now, in no order. Waits for what the client said before. Call it on the event loop."""
         ...
 
+    async def edit(self, buffer: OpenBuffer, text: str, label: str) -> None:
+        """Have the editor make `text` of an open text, which then is unsaved there; `label` names that in its list of what
+        can be undone. Raises ToolFailure: STALE for a buffer that is not as it was, TOOL_FAILED where the editor did not."""
+        ...
+
+    async def saved(self, buffer: OpenBuffer) -> None:
+        """Be told that the file of a buffer without changes was written to: what the disk has is newer."""
+        ...
+
 
 class NoBuffers:
     """The double for runs without an editor: nothing is open."""
@@ -45,9 +55,23 @@ class NoBuffers:
         """Give nothing."""
         return ()
 
+    async def edit(self, buffer: OpenBuffer, text: str, label: str) -> None:
+        """Refuse: nothing is open."""
+        del text, label
+        raise closed_meanwhile(buffer)
+
+    async def saved(self, buffer: OpenBuffer) -> None:
+        """Do nothing."""
+
 
 NO_BUFFERS: Final = NoBuffers()
 """Nothing is open."""
+
+
+def closed_meanwhile(buffer: OpenBuffer) -> ToolFailure:
+    """Give the failure of an edit for a text that is not open as it was."""
+    name = shown(os.path.basename(buffer.path))  # noqa: PTH119 - a path of the editor's, as text
+    return ToolFailure("STALE", "BufferChanged", f"{name} was changed or closed in the editor meanwhile; read it again")
 
 
 class UnsavedTexts:
@@ -56,10 +80,19 @@ class UnsavedTexts:
     def __init__(self, workspace: Workspace, buffers: Iterable[OpenBuffer]) -> None:
         self._workspace = workspace
         self._texts: dict[Place, bytes] = {}
+        self._open: dict[Place, OpenBuffer] = {}
         for buffer in buffers:
-            place = None if buffer.saved else _place(workspace, buffer.path)
-            if place is not None:
+            place = _place(workspace, buffer.path)
+            if place is None:
+                continue
+            if not buffer.saved or place not in self._open:
+                self._open[place] = buffer
+            if not buffer.saved:
                 self._texts[place] = repair_surrogates(buffer.text).encode()
+
+    def open_at(self, place: Place) -> OpenBuffer | None:
+        """Give what is open at a place, saved or not; of several views of one file, one that is not saved."""
+        return self._open.get(place)
 
     def at(self, place: Place) -> bytes | None:
         """Give the text at a place in UTF-8, None where the disk has the same or nothing is open."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import codecs
 import os
 from collections.abc import Callable, Iterator
-from functools import partial
 from io import BytesIO
 from typing import Annotated, Final
 
@@ -24,7 +23,8 @@ from refold_server.tools.failure import invalid_arguments
 from refold_server.tools.open_buffers import OpenBuffer, UnsavedTexts
 from refold_server.tools.output import HeadTail
 from refold_server.tools.paths import Place
-from refold_server.tools.text_file import BYTE_ORDER_MARK, PIECE, is_binary
+from refold_server.tools.seen_texts import MAX_TEXT
+from refold_server.tools.text_file import BYTE_ORDER_MARK, PIECE, is_binary, read_up_to
 from refold_server.tools.tool import ToolContext, ToolOutput, text_output
 
 MAX_BYTES: Final = 64 << 20
@@ -92,6 +92,7 @@ def _read(context: ToolContext, params: ReadFileParams, buffers: tuple[OpenBuffe
     place = context.workspace.locate(params.path)
     unsaved = UnsavedTexts(context.workspace, buffers).at(place)
     if unsaved is not None:
+        context.seen.note(place, unsaved)
         read = BytesIO(unsaved).read
         return f"{_numbered(read, read(PIECE), place, first, last, context.output_limit)}\n{_UNSAVED}"
     descriptor = context.workspace.open_file(place)
@@ -99,9 +100,20 @@ def _read(context: ToolContext, params: ReadFileParams, buffers: tuple[OpenBuffe
         start = os.read(descriptor, PIECE)
         if is_binary(start):
             return f"[{place.shown} is a binary file of {os.fstat(descriptor).st_size:,} bytes; its content is not shown]"
-        return _numbered(partial(os.read, descriptor), start, place, first, last, context.output_limit)
+        rest = _all_of(context, place, start, descriptor)
+        return _numbered(rest, start, place, first, last, context.output_limit)
     finally:
         os.close(descriptor)
+
+
+def _all_of(context: ToolContext, place: Place, start: bytes, descriptor: int) -> Callable[[int], bytes]:
+    """Give what reads on behind `start`. A file that can be changed is read whole at once, and noted as it is then."""
+    rest = read_up_to(descriptor, MAX_TEXT + 1 - len(start))
+    if len(start) + len(rest) <= MAX_TEXT:
+        context.seen.note(place, start + rest)
+        return BytesIO(rest).read
+    head = BytesIO(rest)
+    return lambda size: head.read(size) or os.read(descriptor, size)
 
 
 def _numbered(read: Callable[[int], bytes], start: bytes, place: Place, first: int, last: int | None, limit: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, runtime_checkable
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from refold_protocol.ids import CallId
 from refold_protocol.json_text import JsonText
@@ -19,6 +19,7 @@ from refold_protocol.session.messages import ResultBlock, text_content
 from refold_server.tools.failure import ToolFailure
 from refold_server.tools.open_buffers import NO_BUFFERS, OpenBuffers
 from refold_server.tools.paths import Workspace
+from refold_server.tools.seen_texts import SeenTexts
 from refold_server.tools.skills import SkillShelf
 
 __all__ = [
@@ -42,7 +43,7 @@ TIME_LIMIT_S: Final = 120.0
 
 class ToolContext(Struct, frozen=True):
     """What a call may work with. `output_limit` counts characters, `time_limit_s` seconds; `buffers` is what an editor has
-    open; `skills` says where skills lie besides the workspace."""
+    open; `skills` says where skills lie besides the workspace; `seen` is what the session's model saw of files."""
 
     workspace: Workspace
     call_id: CallId
@@ -50,6 +51,7 @@ class ToolContext(Struct, frozen=True):
     time_limit_s: float = TIME_LIMIT_S
     buffers: OpenBuffers = NO_BUFFERS
     skills: SkillShelf = SkillShelf()
+    seen: SeenTexts = field(default_factory=SeenTexts)
 
 
 class ToolOutput(Struct, frozen=True):

@@ -72,9 +72,8 @@ def test_a_fault_that_a_dialect_or_a_table_finds_is_told_once_and_by_the_whole_k
         build_config(
             read_table({"tools": {"enabled": ["x"]}, "plugins": {"entry_points": False}}, HERE), lambda: Path("/store")
         )
-    assert (
-        caught.value.message == "tools.enabled: there is no tool 'x'; the tools are list_files, read_file, search_text, read_skill (here)"
-    )
+    tools = "list_files, read_file, search_text, write_file, edit_file, read_skill"
+    assert caught.value.message == f"tools.enabled: there is no tool 'x'; the tools are {tools} (here)"
 
 
 def test_a_name_that_the_table_uses_for_any_name_is_no_name() -> None:

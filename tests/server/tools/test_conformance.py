@@ -1,4 +1,4 @@
-"""What the pipeline relies on, asked of every built-in tool and of the double."""
+"""What the pipeline relies on, asked of every built-in tool and of the double: of those that read, and of those that change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from refold_server.tools.arguments import read_arguments
 from refold_server.tools.failure import CODES, ToolFailure
 from refold_server.tools.registry import BUILT_IN
 from refold_server.tools.scripted import ScriptedParams, ScriptedTool
-from refold_server.tools.tool import Tool, ToolContext, ToolOutput, text_output
+from refold_server.tools.tool import ProposingTool, Tool, ToolContext, ToolOutput, text_output
 from tests.support.tool_calls import context, fill
 
 
@@ -33,6 +33,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "list_files": {"path": "sub"},
     "read_file": {"path": "a.txt", "startLine": 1},
     "search_text": {"pattern": "inside", "regex": True},
+    "write_file": {"path": "new/c.txt", "content": "inside\n"},
+    "edit_file": {"path": "a.txt", "old": "in", "new": "out"},
     "read_skill": {"name": "good"},
     "scripted": {"needThis": "x"},
 }
@@ -40,10 +42,14 @@ OUTSIDE: dict[str, dict[str, Any]] = {
     "list_files": {"path": ".."},
     "read_file": {"path": "../x"},
     "search_text": {"pattern": "x", "path": ".."},
+    "write_file": {"path": "../x", "content": ""},
+    "edit_file": {"path": "../x", "old": "a", "new": "b"},
     "read_skill": {"name": "good", "file": "../../../a.txt"},
     "scripted": {"needThis": ".."},
 }
 every_tool = pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.schema.name)
+reading_tools = pytest.mark.parametrize("tool", [one for one in TOOLS if one.read_only], ids=lambda tool: tool.schema.name)
+changing_tools = pytest.mark.parametrize("tool", [one for one in TOOLS if not one.read_only], ids=lambda tool: tool.schema.name)
 
 
 @pytest.fixture
@@ -83,10 +89,10 @@ def test_a_tool_says_what_it_is_and_says_the_same_again(tool: Tool) -> None:
     assert tool.schema.description.endswith(".")
     assert tool.schema == tool.schema
     assert tool.schema.name.isidentifier()
-    assert tool.read_only, "this release has no others"
+    assert tool.read_only or isinstance(tool, ProposingTool), "what changes something says what before"
 
 
-@every_tool
+@reading_tools
 @pytest.mark.anyio
 async def test_a_run_gives_blocks_and_leaves_nothing_behind(tool: Tool, place: ToolContext) -> None:
     params = _params(tool, GOOD[tool.schema.name])
@@ -97,6 +103,32 @@ async def test_a_run_gives_blocks_and_leaves_nothing_behind(tool: Tool, place: T
     assert first == second, "reading twice gives the same"
     assert all(isinstance(block, TextBlock | ImageBlock) for block in first.content)
     assert first.content
+
+
+def _tree(root: Path) -> dict[str, bytes | None]:
+    return {str(path): path.read_bytes() if path.is_file() else None for path in root.rglob("*")}
+
+
+@changing_tools
+@pytest.mark.anyio
+async def test_a_proposal_says_what_would_be_done_does_nothing_and_is_done_once(tool: Tool, place: ToolContext) -> None:
+    assert isinstance(tool, ProposingTool)
+    params = _params(tool, GOOD[tool.schema.name])
+    before, open_files = _tree(place.workspace.root), sorted(os.listdir("/dev/fd"))
+    first, second = await tool.propose(place, params), await tool.propose(place, params)
+    assert first.subject == second.subject
+    assert first.subject.kind == "diff"
+    assert _tree(place.workspace.root) == before
+    done = await first.apply()
+    assert done.content
+    json.loads(check_json(done.meta or ""))
+    after = _tree(place.workspace.root)
+    assert after != before
+    with pytest.raises(ToolFailure) as caught:
+        await second.apply()
+    assert caught.value.code == "STALE"
+    assert _tree(place.workspace.root) == after
+    assert sorted(os.listdir("/dev/fd")) == open_files
 
 
 @every_tool

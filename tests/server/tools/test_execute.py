@@ -49,7 +49,8 @@ async def _run(tool: ScriptedTool, arguments: str = '{"needThis":"x"}', **settin
 async def test_an_unknown_tool_is_a_result_that_lists_the_known_ones() -> None:
     answer = await execute(built_in_tools(), "read", "{}", context(Path("/")))
     assert code(answer) == "UNKNOWN_TOOL"
-    assert text(answer) == "there is no tool 'read'; the tools are: list_files, read_file, search_text, read_skill"
+    known = "list_files, read_file, search_text, write_file, edit_file, read_skill"
+    assert text(answer) == f"there is no tool 'read'; the tools are: {known}"
     none = await execute(built_in_tools(()), "read", "{}", context(Path("/")))
     assert text(none).endswith("the tools are: none")
 
@@ -236,7 +237,7 @@ async def test_meta_that_is_not_strict_json_becomes_text_a_15e() -> None:
 
 @pytest.mark.anyio
 async def test_every_code_that_is_told_is_in_the_table(tmp_path: Path) -> None:
-    fill(tmp_path, {"a": ""})
+    fill(tmp_path, {"a": "", "c": "x"})
     told = {
         code(await call(tmp_path, name, **arguments))
         for name, arguments in (
@@ -244,6 +245,7 @@ async def test_every_code_that_is_told_is_in_the_table(tmp_path: Path) -> None:
             ("read_file", {}),
             ("read_file", {"path": ".."}),
             ("read_file", {"path": "b"}),
+            ("write_file", {"path": "c", "content": "written over unread"}),
         )
     }
     told.add(code(await _run(_endless(), time_limit_s=0.01)))
