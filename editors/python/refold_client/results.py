@@ -46,8 +46,7 @@ class Rebuilt(TypedDict):
 
 
 class Mismatch(TypedDict):
-    """The first thing that differs, at the event `seq`, or in the events up to `last`: `what` differs, and what was expected and
-    found."""
+    """The first thing that differs, at the event `seq` or in those up to `last`: `what` differs, what was expected and found."""
 
     what: str
     seq: int
@@ -131,7 +130,7 @@ class LiveHealth(TypedDict):
 
 
 class PluginHealth(TypedDict):
-    """A plugin that is loaded, with what it brought; each of `seams` has `seam`, `calls`, `failures`, `totalMs`, `slowestMs`."""
+    """A plugin that is loaded; each of `seams` has `seam`, `calls`, `failures`, `totalMs` and `slowestMs`."""
 
     plugin: str
     origin: str
