@@ -122,3 +122,15 @@ def test_a_head_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     os.mkfifo(tmp_path / ".git/HEAD")
     assert git_branch(tmp_path) is None
+
+
+async def test_a_huge_folder_is_counted_and_not_compared_with_the_rules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def walked(*_: object, **__: object) -> None:
+        raise AssertionError("it was gone through")
+
+    fill(tmp_path, {f"f{file}": "" for file in range(11)})
+    monkeypatch.setattr(module, "MAX_ENTRIES", 10)
+    monkeypatch.setattr(module, "Walk", walked)
+    assert await lines(tmp_path) == ["It holds more than 10 files; they are not listed here."]

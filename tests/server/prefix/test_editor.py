@@ -62,3 +62,11 @@ async def test_many_files_are_counted_and_odd_names_break_no_line(tmp_path: Path
     assert told[1:3] == ["- f000 (x\ufffdy)", "- f001"]
     assert told[-1] == "… and 10 more"
     assert len(told) == 52
+
+
+async def test_files_are_sorted_by_where_they_are_by_whatever_links_the_editor_names_them(tmp_path: Path) -> None:
+    ws = fill(tmp_path / "ws", {"b": "", "y": ""})
+    (tmp_path / "a link").symlink_to(ws)
+    text = await said(ws, opened(tmp_path / "a link/y"), opened(ws / "b"))
+    assert text is not None
+    assert text.split("\n")[1:] == ["- b", "- y"]
