@@ -46,7 +46,7 @@ class Rebuilt(TypedDict):
 
 
 class Mismatch(TypedDict):
-    """The first thing that differs, at the event `seq` or in those up to `last`: `what` differs, what was expected and found."""
+    """The first thing that differs, at the event `seq` or in those up to `last`: what was expected and what was found."""
 
     what: str
     seq: int
