@@ -13,7 +13,7 @@ import msgspec
 from refold_protocol.errors import SessionCorruptionError
 from refold_protocol.ids import SessionId
 from refold_protocol.session.codec import decode_event
-from refold_protocol.session.events import Event, RequestHeader, RequestHeaderDelta, TurnEnd
+from refold_protocol.session.events import ApprovalAsked, ApprovalDecided, Event, RequestHeader, RequestHeaderDelta, TurnEnd
 from refold_protocol.session.header import fold_header
 from refold_protocol.session.header_types import EpochHeader
 from refold_protocol.session.messages import Message, TextBlock, ToolCallBlock, ToolResultBlock
@@ -22,7 +22,15 @@ from refold_server.cli.exits import COMPLETED
 from refold_server.cli.header_changes import header_sentence
 from refold_server.cli.interrupts import run_reading
 from refold_server.cli.opened import opened, read_config
-from refold_server.cli.people import call_line, end_sentence, entry_lines, one_line, printable
+from refold_server.cli.people import (
+    asked_sentence,
+    call_line,
+    decided_sentence,
+    end_sentence,
+    entry_lines,
+    one_line,
+    printable,
+)
 from refold_server.cli.screen import Look, Screen
 from refold_server.sessions.reading import reading
 from refold_server.sessions.views import header_view, surface_view, transcript_view
@@ -94,6 +102,10 @@ def _said(event: Event, header: EpochHeader | None) -> tuple[str, EpochHeader | 
     """Give what an event says, and the header behind it; of a log that does not agree with itself, the data as it stands."""
     if isinstance(event.data, TurnEnd):
         return end_sentence(event.data.reason), header
+    if isinstance(event.data, ApprovalAsked):
+        return asked_sentence(event.data), header
+    if isinstance(event.data, ApprovalDecided):
+        return decided_sentence(event.data), header
     if isinstance(event.data, RequestHeader | RequestHeaderDelta):
         with suppress(SessionCorruptionError):  # a delta that does not fit is shown as it stands; `refold verify` names it
             after = fold_header((event,), header)

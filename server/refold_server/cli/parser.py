@@ -15,6 +15,9 @@ from refold_server.cli.screen import Screen
 VIEWS: Final = ("transcript", "surface", "events", "header")
 """Views that `refold log` shows."""
 
+MODES: Final = ("ask", "allow", "deny")
+"""Permission modes."""
+
 SHELLS: Final = ("bash", "zsh", "fish")
 """Shells that `refold completion` writes for."""
 
@@ -117,6 +120,12 @@ def _add_run(commands: Commands) -> None:
     )
     one.add_argument(
         "--model", metavar="PROVIDER/MODEL", type=unicode_text, help="model of a new session (default: the configuration's)"
+    )
+    one.add_argument(
+        "--permissions",
+        choices=MODES,
+        help="whether calls that change something run; the session keeps it (default: its own, else the configuration's); "
+        "ask: on a terminal, denied without one",
     )
     one.add_argument(
         "--json",

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from refold_protocol.session.events import TurnEndReason
+from refold_protocol.session.events import ApprovalAsked, ApprovalDecided, ApprovalSubject, TurnEndReason
 from refold_protocol.session.messages import ReasoningBlock, ToolCallBlock, text_of
 from refold_protocol.session.transcript import TranscriptEntry
 from refold_server.cli.screen import Look
@@ -55,6 +55,29 @@ def end_sentence(reason: TurnEndReason) -> str:
     if reason.reason is not None:
         return printable(f"{reason.kind}: {reason.reason}")
     return _ENDS.get(reason.kind, printable(reason.kind))
+
+
+def subject_lines(subject: ApprovalSubject, look: Look) -> Iterator[str]:
+    """Give what a person is asked about, line by line and nothing left out; a diff in its colours."""
+    for line in printable(subject.text.removesuffix("\n")).split("\n"):
+        if subject.kind == "diff" and line.startswith("+"):
+            yield look.green(line)
+        elif subject.kind == "diff" and line.startswith("-"):
+            yield look.red(line)
+        else:
+            yield line
+
+
+def asked_sentence(asked: ApprovalAsked) -> str:
+    """Say what was asked, on one line."""
+    return f"may {one_line(asked.tool, CALL_CHARACTERS)} run? {one_line(asked.subject.text, CALL_CHARACTERS)}"
+
+
+def decided_sentence(decided: ApprovalDecided) -> str:
+    """Say how a question was settled and by whom, on one line."""
+    reach = " for the session" if decided.scope == "session" else ""
+    by = decided.by.kind if decided.by.name is None else f"{decided.by.kind}: {decided.by.name}"
+    return printable(f"{decided.outcome}{reach} ({by})")
 
 
 def entry_lines(entry: TranscriptEntry, look: Look) -> Iterator[str]:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 
 from refold_protocol.ids import SessionId
-from refold_protocol.session.events import Event
+from refold_protocol.session.events import ApprovalAsked, Event
 from refold_server.cli.screen import look_of
 from refold_server.cli.streams import Outlet
 from refold_server.cli.telling import Piece, Teller, To
@@ -35,6 +35,23 @@ class Printer:
             await self._outlets[To.OUT].write(b"".join(event.line + b"\n" for event in events))
         else:
             await self._write([piece for event in events for piece in self._teller.tell(event)])
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether a person sees at once what stands beside the output."""
+        return self._outlets[To.ASIDE].terminal
+
+    async def show_question(self, asked: ApprovalAsked) -> None:
+        """Show what a person is asked: which tool, and exactly what it would do."""
+        await self._write(self._teller.question(asked))
+
+    async def prompt(self, text: str) -> None:
+        """Begin a line beside the output that a person ends."""
+        await self._write(self._teller.prompt(text))
+
+    def answered(self) -> None:
+        """The person has ended the line."""
+        self._teller.answered()
 
     async def end(self, session: SessionId) -> None:
         """Say which session it was, to a person: the last line."""

@@ -15,8 +15,9 @@ import anyio
 from refold_protocol.errors import ConfigError, RefoldError
 from refold_protocol.ids import SessionId
 from refold_protocol.session.codec import decode_event
-from refold_protocol.session.events import AbortCause, SessionSettings, TurnEnd
+from refold_protocol.session.events import AbortCause, PermissionSettings, SessionSettings, TurnEnd
 from refold_protocol.session.messages import Source, text_content, text_of
+from refold_server.cli.asking import Asker, keyboard_of
 from refold_server.cli.exits import FAILED, INTERRUPTED, exit_of_end
 from refold_server.cli.failures import single
 from refold_server.cli.interrupts import Interrupts
@@ -26,7 +27,7 @@ from refold_server.cli.printer import Printer
 from refold_server.cli.prompt import current_folder, read_prompt
 from refold_server.cli.streams import Outlet, OutputLostError
 from refold_server.config_call import resolve_model
-from refold_server.sessions.session import Session
+from refold_server.sessions.session import Session, SettingsPatch
 from refold_server.sessions.tail import Tail
 
 LAST_SECONDS = 5.0
@@ -53,30 +54,36 @@ async def _command(options: argparse.Namespace, prompt: str, interrupts: Interru
         resolve_model(config, config.model)  # told before a store is made
     printer = Printer(Outlet(sys.stdout, vital=True), Outlet(sys.stderr, vital=False), as_json=options.json)
     async with opened(config, create=options.session is None, turns=True) as around:
-        session = await open_session(around, options.session, cwd)
+        session = await open_session(around, options.session, cwd, options.permissions)
         return await run_prompt(session, prompt, printer, interrupts)
 
 
-async def open_session(around: Opened, session: str | None, cwd: str) -> Session:
-    """Open a session for writing, or begin one in the folder `cwd` whose model is the configuration's."""
-    if session is not None:
-        live = await around.sessions.open(SessionId(session))
-        live.instance.host.call_config(live.ledger.folds.settings)  # a model that is not there is told before the turn
-        return live
-    return await around.sessions.create(cwd, SessionSettings(model=around.config.model))
+async def open_session(around: Opened, session: str | None, cwd: str, mode: str | None = None) -> Session:
+    """Open a session for writing, or begin one in the folder `cwd` whose model is the configuration's. A permission mode
+    becomes the session's own setting."""
+    permissions = None if mode is None else PermissionSettings(mode)
+    if session is None:
+        return await around.sessions.create(cwd, SessionSettings(model=around.config.model, permissions=permissions))
+    live = await around.sessions.open(SessionId(session))
+    settings = live.ledger.folds.settings
+    live.instance.host.call_config(settings)  # a model that is not there is told before the turn
+    if permissions not in (None, settings.permissions):
+        await live.configure(SettingsPatch(permissions=permissions))
+    return live
 
 
 async def run_prompt(session: Session, prompt: str, printer: Printer, interrupts: Interrupts) -> int:
     """Run one prompt, print it as it goes, and give the exit code of its end. A signal interrupts the turn; so does the
     loss of the output. Raises LogError when the end could not be made durable, OutputLostError."""
     waiting = session.ledger.folds.pending
+    asker = Asker(session, printer, keyboard_of(printer))
     tail = Tail(session.ledger.handle, session.ledger.handle.tail)
     await printer.begin(session.id)
     for given in waiting:
         await printer.note(f"(an earlier input waits and is not run: {one_line(text_of(given.content), WAITING_CHARACTERS)})")
     try:
         _, turn, _ = await session.start(text_content(prompt), Source("cli"))
-        return await _follow(session, turn, tail, printer, interrupts)
+        return await _follow(session, turn, tail, asker, interrupts)
     except OutputLostError:
         await printer.note(f"refold: nothing takes the output any more; the turn was stopped. It is in session {session.id}")
         raise
@@ -89,7 +96,7 @@ async def run_prompt(session: Session, prompt: str, printer: Printer, interrupts
         tail.close()
 
 
-async def _follow(session: Session, turn: int, tail: Tail, printer: Printer, interrupts: Interrupts) -> int:
+async def _follow(session: Session, turn: int, tail: Tail, asker: Asker, interrupts: Interrupts) -> int:
     """Print a turn to its end. Whatever stops the printing stops the turn too, and its end in the log is waited for."""
     code = INTERRUPTED
     try:
@@ -104,9 +111,9 @@ async def _follow(session: Session, turn: int, tail: Tail, printer: Printer, int
                 tasks.start_soon(stop, number)
 
             with interrupts.handled(ask):
-                tasks.start_soon(_notice_trouble, session, turn, tail)
-                if (code := await _print_turn(tail, turn, printer)) is not None:
-                    await printer.end(session.id)
+                tasks.start_soon(_notice_end, session, turn, tail, asker)
+                if (code := await _print_turn(tail, turn, asker)) is not None:
+                    await asker.printer.end(session.id)
             tasks.cancel_scope.cancel()
     except ExceptionGroup as group:
         raise single(group) from None
@@ -120,7 +127,7 @@ def _cause(number: signal.Signals) -> AbortCause:
     return AbortCause("user") if number is signal.SIGINT else AbortCause("disposed", number.name)
 
 
-async def _print_turn(tail: Tail, turn: int, printer: Printer) -> int | None:
+async def _print_turn(tail: Tail, turn: int, asker: Asker) -> int | None:
     """Print what is told until the turn's end and give its exit code; None when the end will never be told."""
     while not tail.closed:
         batch = tail.take()
@@ -128,16 +135,18 @@ async def _print_turn(tail: Tail, turn: int, printer: Printer) -> int | None:
             await tail.wait()
             continue
         events = [decode_event(line) for line in batch.lines]
-        await printer.show(events)
+        await asker.show(events)
         for event in events:
             if isinstance(event.data, TurnEnd) and event.data.turn == turn:
                 return exit_of_end(event.data.reason)
     return None
 
 
-async def _notice_trouble(session: Session, turn: int, tail: Tail) -> None:
-    """Stop waiting for news when the turn ended without an end that can be told."""
+async def _notice_end(session: Session, turn: int, tail: Tail, asker: Asker) -> None:
+    """Ask nothing more once the turn ended; wait for no news either when its end cannot be told."""
     try:
         await session.turns.wait(turn)
     except RefoldError:  # told by whoever waits for the turn next
         tail.close()
+    finally:
+        asker.stop()

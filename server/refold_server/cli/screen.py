@@ -8,7 +8,7 @@ from typing import Final, TextIO
 
 from refold_server.cli.streams import OutputLostError
 
-_DIM, _BOLD, _RED, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[31m", "\x1b[0m"
+_DIM, _BOLD, _RED, _GREEN, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[0m"
 
 
 class Look:
@@ -28,6 +28,10 @@ class Look:
     def red(self, text: str) -> str:
         """Give `text` as something that is wrong."""
         return self._marked(_RED, text)
+
+    def green(self, text: str) -> str:
+        """Give `text` as something that is new."""
+        return self._marked(_GREEN, text)
 
     def _marked(self, mark: str, text: str) -> str:
         return f"{mark}{text}{_PLAIN}" if self.colour and text else text

@@ -11,9 +11,17 @@ from typing import Final
 
 from msgspec import Struct
 
-from refold_protocol.session.events import AssistantChunk, AssistantMessage, Event, ToolCall, ToolResult, TurnEnd
+from refold_protocol.session.events import (
+    ApprovalAsked,
+    AssistantChunk,
+    AssistantMessage,
+    Event,
+    ToolCall,
+    ToolResult,
+    TurnEnd,
+)
 from refold_protocol.session.messages import ReasoningDelta, TextDelta, text_of
-from refold_server.cli.people import call_line, end_sentence, one_line, printable
+from refold_server.cli.people import CALL_CHARACTERS, call_line, end_sentence, one_line, printable, subject_lines
 from refold_server.cli.screen import Look
 
 RESULT_CHARACTERS: Final = 200
@@ -67,6 +75,20 @@ class Teller:
     def aside(self, text: str) -> list[Piece]:
         """Put a line of its own beside the output."""
         return [*self._ended(To.OUT), *self._ended(To.ASIDE), *self._put(To.ASIDE, text + "\n")]
+
+    def question(self, asked: ApprovalAsked) -> list[Piece]:
+        """Give what a person is asked: the tool, and the subject whole, since that is what they allow."""
+        lines = [self._look.bold(f"? {one_line(asked.tool, CALL_CHARACTERS)} asks to run")]
+        lines += subject_lines(asked.subject, self._look)
+        return self.aside("\n".join(lines))
+
+    def prompt(self, text: str) -> list[Piece]:
+        """Begin a line beside the output that a person ends by their own line break."""
+        return [*self._ended(To.OUT), *self._ended(To.ASIDE), *self._put(To.ASIDE, self._look.bold(text))]
+
+    def answered(self) -> None:
+        """The person has ended the line."""
+        self._open[To.ASIDE] = False
 
     def _put(self, to: To, text: str, shown: str | None = None) -> list[Piece]:
         self._open[to] = not (text if shown is None else shown).endswith("\n")

@@ -134,7 +134,7 @@ class Approvals:
             if waiting.durable and waiting.decided is None:  # the turn was cancelled; its end records that
                 self._tell(self._settled, question)
         await self._ledger.flush()  # fail closed: a permission that is not durable lets nothing run
-        return _verdict(waiting.decided, question, limit_s)
+        return self._verdict(waiting.decided, question.call, limit_s)
 
     async def _answered(self, waiting: _Waiting, limit_s: float) -> None:
         self._tell(self._asked, waiting.question)
@@ -143,16 +143,15 @@ class Approvals:
         if waiting.decided is None:
             self.answer(waiting.question.id, "denied", "once", NOBODY)
 
+    def _verdict(self, decided: ApprovalDecided | None, call: Call, limit_s: float) -> Verdict:
+        if decided is not None and decided.outcome == "allowed":
+            return Verdict(True)
+        if decided is not None and decided.by == NOBODY:
+            return Verdict(False, f"Nobody answered within {limit_s:g} s whether {call.name} may run, so it did not.")
+        if decided is not None and decided.by == self._denier:
+            return Verdict(False, f"Nobody could be asked whether {call.name} may run, so it did not.")
+        return Verdict(False, f"The user did not allow this call of {call.name}. It did not run.")
+
     def _tell(self, watchers: list[Watcher], question: Question) -> None:
         for watcher in tuple(watchers):
             watcher(question)
-
-
-def _verdict(decided: ApprovalDecided | None, question: Question, limit_s: float) -> Verdict:
-    if decided is not None and decided.outcome == "allowed":
-        return Verdict(True)
-    if decided is not None and decided.by == NOBODY:
-        return Verdict(False, f"Nobody answered within {limit_s:g} s whether {question.call.name} may run, so it did not.")
-    if decided is not None and decided.by.kind != "client":
-        return Verdict(False, f"Nobody could be asked whether {question.call.name} may run, so it did not.")
-    return Verdict(False, f"The user did not allow this call of {question.call.name}. It did not run.")

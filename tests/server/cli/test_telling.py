@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from refold_protocol.ids import CallId
+from refold_protocol.ids import ApprovalId, CallId
 from refold_protocol.session.codec import seal
 from refold_protocol.session.endings import COMPLETED, MAX_TOKENS
 from refold_protocol.session.events import (
+    ApprovalAsked,
+    ApprovalSubject,
     AssistantChunk,
     AssistantMessage,
     Draft,
@@ -16,6 +18,7 @@ from refold_protocol.session.events import (
     TurnEnd,
 )
 from refold_protocol.session.messages import Chunk, ReasoningDelta, TextDelta, Usage, UsageChunk, text_content
+from refold_server.cli.people import subject_lines
 from refold_server.cli.screen import Look
 from refold_server.cli.telling import Teller, To
 
@@ -90,3 +93,33 @@ def test_a_bad_end_is_told_in_a_sentence() -> None:
 def test_colours_stand_where_they_are_wanted_only() -> None:
     assert "\x1b[2m" in told(CALL, colour=True)[To.ASIDE]
     assert "\x1b" not in told(CALL, thinks("Hm."), FAILED, TurnEnd(1, MAX_TOKENS))[To.ASIDE]
+
+
+ASKED = ApprovalAsked(
+    ApprovalId("a1"), CallId("c0"), "write_file\x1b", ApprovalSubject("diff", "-one\r\n+two\x1b[2J\n context\n")
+)
+
+
+def asked_on(teller: Teller) -> str:
+    """What a question looks like, with the line that the person ends, and what follows."""
+    pieces = [*teller.tell(seal(_draft(says("Well")), 0, 0)), *teller.question(ASKED), *teller.prompt("May it? ")]
+    return "".join(piece.text for piece in pieces)
+
+
+def test_a_question_stands_on_lines_of_its_own_with_its_whole_subject_harmless() -> None:
+    teller = Teller(terminal=True, look=Look(colour=False))
+    assert asked_on(teller) == "Well\n? write_file\\x1b asks to run\n-one\n+two\\x1b[2J\n context\nMay it? "
+    teller.answered()
+    assert teller.aside("x")[0].text == "x\n", "the person ended the line"
+
+
+def test_a_question_that_was_left_is_ended_before_anything_follows() -> None:
+    teller = Teller(terminal=True, look=Look(colour=False))
+    asked_on(teller)
+    assert [piece.text for piece in teller.aside("x")] == ["\n", "x\n"]
+
+
+def test_a_diff_is_shown_in_its_colours() -> None:
+    lines = list(subject_lines(ASKED.subject, Look(colour=True)))
+    assert lines == ["\x1b[31m-one\x1b[0m", "\x1b[32m+two\\x1b[2J\x1b[0m", " context"]
+    assert list(subject_lines(ApprovalSubject("command", "-a"), Look(colour=True))) == ["-a"]
