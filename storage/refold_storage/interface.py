@@ -225,8 +225,8 @@ class Store(Protocol):
         ...
 
     def last_transaction(self) -> int:
-        """Give a number that rises whenever any process commits anything to the store. About a microsecond. Raises
-        LogUnwritableError when the store cannot be used any more."""
+        """Give a number that rises whenever anything that any process committed to the store can be read here. About a
+        microsecond where nothing changed. Raises LogUnwritableError when the store cannot be used any more."""
         ...
 
     def follow(self, session: SessionId) -> Callable[[], None]:

@@ -53,6 +53,7 @@ class LmdbStore:
         self._handles: set[ReadHandle | WriteHandle] = set()
         self._whole = SessionChanges(commits, leases, limits.flush_seconds)
         self._closed = False
+        self._last_seen = -1
 
     async def create(self, session: NewSession) -> WriteHandle:
         """Open a new session for writing; see `interface.Store.create`. Raises InvalidJsonError for an id or a folder
@@ -152,8 +153,13 @@ class LmdbStore:
         return self._leases.is_held(session)
 
     def last_transaction(self) -> int:
-        """Give a number that rises whenever any process commits anything to the store. About a microsecond."""
-        return self.environment.last_transaction()
+        """Give a number that rises when there is news to be read; see `interface.Store.last_transaction`."""
+        if self.environment.last_transaction() != self._last_seen:
+            # A writer's number is in the map for the length of a sync before views begin at it: told then, whoever looks
+            # would see nothing new, and not be told again.
+            with self.environment.reading() as transaction:
+                self._last_seen = transaction.id()
+        return self._last_seen
 
     def follow(self, session: SessionId) -> Callable[[], None]:
         """Let the session's writer know that it is followed; see `interface.Store.follow`."""

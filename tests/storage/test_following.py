@@ -12,7 +12,7 @@ import pytest
 
 from refold_storage.following import PROBE_SECONDS, FollowLock, FollowProbe, follow_file
 from refold_storage.lmdb_store import open_store
-from tests.support.stores import NEW, OTHER, SESSION, chunks, new, new_uuid, until
+from tests.support.stores import NEW, OTHER, SESSION, chunks, filled, new, new_uuid, until
 
 pytestmark = pytest.mark.anyio
 
@@ -108,6 +108,18 @@ async def test_what_is_followed_is_committed_soon_though_others_may_wait_longer(
     await reached.wait()
     assert (followed.durable, unfollowed.durable) == (0, 0)
     stop()
+    await store.close()
+
+
+async def test_a_commit_is_news_when_it_can_be_read_and_not_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a writer syncs, its number stands in the map, but views still begin at the one before."""
+    store = await open_store(tmp_path, new_uuid=new_uuid)
+    before = store.last_transaction()
+    number = store.environment.last_transaction()
+    monkeypatch.setattr(store.environment, "last_transaction", lambda: number + 1)
+    assert store.last_transaction() == before
+    await filled(store, chunks(1))
+    assert store.last_transaction() > before
     await store.close()
 
 

@@ -92,6 +92,7 @@ _ROWS: Final = (
     _notification("$/logTrace", "to-client", notices.LogTraceNotice, "What the daemon did, for a client that asked."),
     _notification("session/events", "to-client", notices.SessionEventsNotice, "The next events of a subscription."),
     _notification("sessions/changed", "to-client", notices.SessionsChangedNotice, "A session's status is another one."),
+    _notification("session/trouble", "to-client", notices.SessionTroubleNotice, "What is wrong with a session's log."),
     _notification("$/progress", "to-client", notices.ProgressNotice, "How a turn with a `workDoneToken` goes on."),
     Method(
         "approval/request",

@@ -28,11 +28,27 @@ class SessionEventsNotice(Struct, frozen=True, gc=False, omit_defaults=True, ren
 
 class SessionsChangedNotice(Struct, frozen=True, gc=False):
     """`sessions/changed`: the status of a session that this daemon writes is another one; for status lines and pickers.
-    `status` is a word of Status, `tail` the seq of the session's last durable event."""
+    `status` is a word of Status, `tail` the seq of the session's last durable event. Of a session that another process
+    writes and that is followed here it is told when that process is gone and left something open: `idle`, as views say."""
 
     session: SessionId
     status: str
     tail: int
+
+
+class SessionTroubleNotice(Struct, frozen=True, gc=False, omit_defaults=True):
+    """`session/trouble`: the log of a session cannot be written, or can again, or a subscription cannot go on. It is about
+    the log and not in it.
+
+    `kind` is an error kind, or `cleared` when a later commit succeeded; `durable` the seq of the last durable event (−1 for
+    a session that is not there any more); `subscription` names the one that ends with this, where one does.
+    """
+
+    session: SessionId
+    kind: str
+    durable: int
+    message: str
+    subscription: int | None = None
 
 
 class WorkDone(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Final, Protocol
 
-from refold_protocol.errors import RefoldError, SessionHandleClosedError
+from refold_protocol.errors import RefoldError, SessionHandleClosedError, SessionNotFoundError
 from refold_protocol.ids import SessionId
 from refold_protocol.rpc.errors import WireError, bad_param
-from refold_protocol.rpc.notices import SessionEventsNotice
+from refold_protocol.rpc.notices import SessionEventsNotice, SessionsChangedNotice, SessionTroubleNotice
 from refold_protocol.rpc.params import EventSubscribeParams, EventUnsubscribeParams
 from refold_protocol.rpc.results import EventSubscribeResult, EventUnsubscribeResult
 from refold_protocol.session.status import phase_of
 from refold_server.rpc.dispatch import Followed
-from refold_server.rpc.subscription import Looks, Subscription, check_cursor, notice_of
+from refold_server.rpc.subscription import Subscription, check_cursor, notice_of, wait_for_news
 from refold_server.sessions.reading import reading
 from refold_server.sessions.registry import Sessions
+from refold_server.sessions.views import stands_open
 
 PHASE_SECONDS: Final = 15.0
 """While a turn runs, a notification names its phase at least that often."""
@@ -38,6 +40,10 @@ class Outlet(Protocol):
 
     def send_events(self, notice: SessionEventsNotice) -> None:
         """Send one."""
+        ...
+
+    def notify(self, method: str, params: object = None) -> None:
+        """Send any other notification."""
         ...
 
 
@@ -57,7 +63,7 @@ class EventMethods:
             handle, _ = await stack.enter_async_context(reading(self._sessions, params.session))
             after = handle.tail if params.after == "tail" else params.after
             check_cursor(handle, after, params.writer)
-            subscription = Subscription(params.session, handle, after, params.chunks, stack.pop_all())
+            subscription = Subscription(params.session, handle, after, params.chunks, stack.pop_all(), self._attach)
         self._last_id += 1
         number = self._last_id
         self._open[number] = subscription
@@ -83,8 +89,7 @@ class EventMethods:
             try:
                 handle, _ = await stack.enter_async_context(reading(self._sessions, session))
             except RefoldError as error:
-                logger.info("subscription %d ends: %s", number, error.message)
-                await self._end(number)
+                await self._fail(number, subscription, error)
                 continue
             if handle is not subscription.handle:
                 await subscription.move(handle, stack)
@@ -104,23 +109,53 @@ class EventMethods:
         await subscription.close()
 
     async def _follow(self, number: int, subscription: Subscription) -> None:
-        looks, phases = Looks(), _Phases(self._sessions, subscription.session)
+        phases = _Phases(self._sessions, subscription.session)
         try:
             while await self._outlet.events_room():
                 tail = subscription.tail
                 try:
-                    batch = tail.take() or (tail.repeat() if phases.due else None)
+                    batch = subscription.take() or (tail.repeat() if phases.due else None)
                     if batch is None:
-                        await looks.wait(subscription.handle, tail, phases.seconds)
+                        await wait_for_news(tail, phases.seconds)
                         continue
                 except SessionHandleClosedError:  # the session is being closed, or was opened here; `settle` follows
                     await subscription.moved_from(tail)
                     continue
                 self._outlet.send_events(notice_of(number, subscription.writer, batch, phases.take()))
                 await asyncio.sleep(0)  # a long replay lets others run between two batches
-        except RefoldError as error:  # a damaged record: this subscription ends, the connection lives on
-            logger.error("subscription %d ends: %s", number, error.message)
-            await self._end(number)
+        except RefoldError as error:  # deleted, or damaged: this subscription ends, the connection lives on
+            await self._fail(number, subscription, error)
+
+    async def _fail(self, number: int, subscription: Subscription, error: RefoldError) -> None:
+        """End a subscription that cannot go on, and say why."""
+        logger.info("subscription %d ends: %s", number, error.message)
+        gone = isinstance(error, SessionNotFoundError)
+        durable = -1 if gone else subscription.handle.durable
+        notice = SessionTroubleNotice(subscription.session, error.error_kind, durable, error.message, number)
+        self._outlet.notify("session/trouble", notice)
+        await self._end(number)
+
+    def _attach(self, subscription: Subscription) -> Callable[[], None]:
+        def wake() -> None:
+            subscription.tail.wake()
+
+        def freed() -> None:
+            first = next((one for one in self._open.values() if one.session == subscription.session), None)
+            if first is subscription:
+                self._writer_left(subscription)
+
+        return self._sessions.following.follow(subscription.session, wake, freed)
+
+    def _writer_left(self, subscription: Subscription) -> None:
+        """Say that nobody writes a followed session any more that has something open: it is idle, whatever its log says."""
+        handle = subscription.handle
+        try:
+            handle.refresh()
+            if stands_open(handle):
+                notice = SessionsChangedNotice(subscription.session, "idle", handle.durable)
+                self._outlet.notify("sessions/changed", notice)
+        except RefoldError:  # the subscription itself meets it too, and says so
+            return
 
 
 class _Phases:

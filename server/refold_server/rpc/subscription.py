@@ -1,4 +1,4 @@
-"""Owns one subscription: its cursor, the handle that it reads through, when it looks again, and what a cursor may be.
+"""Owns one subscription: its cursor, the handle that it reads through, and what a cursor may be.
 
 Must not know connections; whoever sends asks it for what comes next.
 """
@@ -6,8 +6,9 @@ Must not know connections; whoever sends asks it for what comes next.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import Final
+from typing import TypeAlias
 
 from msgspec import Raw
 
@@ -18,26 +19,26 @@ from refold_protocol.rpc.notices import SessionEventsNotice
 from refold_server.sessions.tail import Batch, Chunks, Tail
 from refold_storage.interface import Handle, SessionRecord
 
-LIVELY_S: Final = 0.025
-"""Seconds between two looks at a log that another process writes, while it changes."""
-
-QUIET_S: Final = 0.5
-"""The same after QUIET_AFTER_S seconds without a change."""
-
-QUIET_AFTER_S: Final = 5.0
+Attach: TypeAlias = Callable[["Subscription"], Callable[[], None]]
+"""Has a subscription woken when another process writes its session; gives the function that ends that."""
 
 
 class Subscription:
-    """A cursor, and the handle that it reads through; `stack` gives the handle back."""
+    """A cursor, and the handle that it reads through; `stack` gives the handle back. Where the handle is for reading,
+    another process may write, and `attach` is asked to watch that."""
 
-    def __init__(self, session: SessionId, handle: Handle, after: int, chunks: Chunks, stack: AsyncExitStack) -> None:
+    def __init__(
+        self, session: SessionId, handle: Handle, after: int, chunks: Chunks, stack: AsyncExitStack, attach: Attach
+    ) -> None:
         self.session = session
         self.handle = handle
         self.tail = Tail(handle, after, chunks)
         self._chunks: Chunks = chunks
         self.task: asyncio.Task[None] | None = None
         self._stack = stack
+        self._attach = attach
         self._moved = asyncio.Event()
+        self._watch()
 
     @property
     def writer(self) -> WriterId | None:
@@ -48,6 +49,7 @@ class Subscription:
         """Go on behind the last event that was taken, through another handle."""
         tail, before = self.tail, self._stack
         self.handle, self.tail, self._stack = handle, Tail(handle, tail.last, self._chunks), stack
+        self._watch()
         self._moved.set()
         self._moved = asyncio.Event()
         tail.close()
@@ -58,32 +60,29 @@ class Subscription:
         while self.tail is tail:
             await self._moved.wait()
 
+    def take(self) -> Batch | None:
+        """Give what is to be told next, or None when there is nothing now. Raises SessionHandleClosedError, and
+        SessionNotFoundError when the session was deleted."""
+        self.handle.refresh()
+        return self.tail.take()
+
     async def close(self) -> None:
         """Stop looking and give the handle back."""
         self.tail.close()
         await self._stack.aclose()
 
+    def _watch(self) -> None:
+        if self.handle.access == "read":
+            self._stack.callback(self._attach(self))
 
-class Looks:
-    """When to look at a log again: at once where this process writes it, now and then where another does."""
 
-    def __init__(self) -> None:
-        self._changed = asyncio.get_running_loop().time()
-
-    async def wait(self, handle: Handle, tail: Tail, seconds: float | None) -> None:
-        """Wait until there may be news, at most `seconds` where this process writes. Raises SessionHandleClosedError."""
-        if handle.access == "write":
-            try:
-                async with asyncio.timeout(seconds):
-                    await tail.wait()
-            except TimeoutError:  # no news is to be told then
-                pass
-            return
-        now = asyncio.get_running_loop().time()
-        await asyncio.sleep(QUIET_S if now - self._changed > QUIET_AFTER_S else LIVELY_S)
-        before = handle.tail
-        if handle.refresh() != before:
-            self._changed = asyncio.get_running_loop().time()
+async def wait_for_news(tail: Tail, seconds: float | None) -> None:
+    """Wait until there may be news, at most `seconds`: something else is to be told then."""
+    try:
+        async with asyncio.timeout(seconds):
+            await tail.wait()
+    except TimeoutError:  # that is what was asked for
+        return
 
 
 def check_cursor(handle: Handle, after: int, writer: WriterId | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote, urlsplit
 from weakref import WeakValueDictionary
 
@@ -20,6 +21,7 @@ from refold_server.loop.ledger import Ledger
 from refold_server.loop.seams import Seams
 from refold_server.plugins.registry import NO_PLUGINS, Plugins
 from refold_server.prefix.system import SYSTEM_TEXT
+from refold_server.sessions.following import Following
 from refold_server.sessions.session import Session
 from refold_server.sessions.turns import Spawn
 from refold_storage.interface import Handle, NewSession, Store
@@ -38,6 +40,7 @@ class Sessions:
         plugins: Plugins = NO_PLUGINS,
     ) -> None:
         self.store = store
+        self.following: Final = Following(store)
         self._host_for = host_for
         self._spawn = spawn
         self._client = client

@@ -103,6 +103,10 @@ class Tail:
         if not self._closed:
             self._wake = anyio.Event()
 
+    def wake(self) -> None:
+        """Let whoever waits look again."""
+        self._wake.set()
+
     def close(self) -> None:
         """Stop watching and wake whoever waits. Idempotent."""
         self._closed = True

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
+from typing import Final
 
 from refold_protocol.errors import SeqRangeError
 from refold_protocol.rpc.results import SurfaceNode
 from refold_protocol.session.closers import closers_of, drafts_as_events, open_at_end
-from refold_protocol.session.codec import refuse_foreign
+from refold_protocol.session.codec import line_type, refuse_foreign
 from refold_protocol.session.events import Event
 from refold_protocol.session.header_types import EpochHeader
 from refold_protocol.session.pending import Pending, fold_pending
@@ -75,6 +76,30 @@ def status_view(handle: Handle, at: int, *, owned: bool) -> Status:
     return status_of(fold_work(balanced(handle, at, owned=owned)))
 
 
+def stands_open(handle: Handle) -> bool:
+    """Tell whether a turn or a compaction stands open where the log ends. Looks back to the border of the last turn only."""
+    last, compacted = handle.tail, False
+    while last >= 0:
+        first = max(0, last - _PAGE + 1)
+        for line in reversed(handle.lines(first, last)):
+            match line_type(line):
+                case "turn/start":
+                    return True
+                case "compact/start" if not compacted:
+                    return True
+                case "compact/end":
+                    compacted = True
+                case "turn/end":
+                    return False
+                case _:
+                    continue
+        last = first - 1
+    return False
+
+
 def pending_view(handle: Handle, at: int) -> Pending:
     """Give the inputs that wait."""
     return fold_pending(recorded(handle, at))
+
+
+_PAGE: Final = 512
