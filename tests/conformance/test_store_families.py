@@ -19,7 +19,7 @@ from refold_storage.chain_walk import walk_chain
 from refold_storage.compact import compact_store
 from refold_storage.delete import hidden_numbers
 from refold_storage.interface import Handle, Store
-from refold_storage.keys import parse_record_key
+from refold_storage.keys import HIDDEN, parse_child_key, parse_record_key
 from refold_storage.store import LmdbStore
 from tests.support.stores import StoreKind, chunks, filled, new, prompt, run, tool_result
 
@@ -89,24 +89,30 @@ def test_any_history_of_a_family_leaves_the_logs_that_lists_would_be(kind: str, 
 
 async def _play(kind: StoreKind, moves: list[Move]) -> None:
     family = Family(kind, await kind.open())
-    for name, one, two in moves:
-        kind.clock.now += 1
-        if name == "make" or not family.durable:
-            handle = await filled(family.store, [prompt(), *chunks(two % 300)], new(family.fresh()))
-            family.handles[handle.id] = handle
-            family.keep(handle.id, handle.lines(0))
-        elif name == "reopen":
-            await family.close_all()
-            family.store = await kind.open()
-        else:
-            await _change(family, name, sorted(family.durable)[one % len(family.durable)], two)
-    await _check(family)
-    await family.close_all()
-    if kind.folder is not None and family.made:
-        compact_store(kind.folder)
-        family.store = await kind.open()
+    try:
+        for name, one, two in moves:
+            kind.clock.now += 1
+            await _move(family, name, one, two)
         await _check(family)
+        await family.close_all()
+        if kind.folder is not None:
+            compact_store(kind.folder)
+            family.store = await kind.open()
+            await _check(family)
+    finally:
         await family.store.close()
+
+
+async def _move(family: Family, name: str, one: int, two: int) -> None:
+    if name == "make" or not family.durable:
+        handle = await filled(family.store, [prompt(), *chunks(two % 300)], new(family.fresh()))
+        family.handles[handle.id] = handle
+        family.keep(handle.id, handle.lines(0))
+    elif name == "reopen":
+        await family.close_all()
+        family.store = await family.kind.open()
+    else:
+        await _change(family, name, sorted(family.durable)[one % len(family.durable)], two)
 
 
 async def _change(family: Family, name: str, session: SessionId, number: int) -> None:
@@ -134,10 +140,11 @@ async def _change(family: Family, name: str, session: SessionId, number: int) ->
         await store.import_session(record, lines)
         family.archived[copy] = family.archived[session]
         family.keep(copy, lines)
-    elif session in family.handles:
+    elif session in family.handles and number % 4 == 0:
         with pytest.raises(SessionAlreadyOwnedError):
             await store.delete(session)
     else:
+        await family.close(session)
         await store.delete(session)
         del family.durable[session], family.archived[session]
 
@@ -172,7 +179,10 @@ def _check_owners(store: LmdbStore) -> None:
     with store.environment.reading() as transaction:
         with transaction.cursor(db=databases.records) as cursor:
             owners = {parse_record_key(key)[0] for key in cursor.iternext(keys=True, values=False)}
+        with transaction.cursor(db=databases.children) as cursor:
+            pairs = [parse_child_key(key) for key in cursor.iternext(keys=True, values=False)]
         hidden = set(hidden_numbers(transaction, databases))
         sessions = transaction.stat(databases.sessions)["entries"]
     assert hidden <= owners
+    assert hidden <= {origin for origin, fork in pairs if fork != HIDDEN}
     assert len(owners - hidden) <= sessions
