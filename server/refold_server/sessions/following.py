@@ -42,7 +42,7 @@ class Following:
         self._followed: dict[int, _Followed] = {}
         self._places = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._seen = -1
+        self._seen: int | None = None
         self._changed_at = 0.0
         self._leases_at = 0.0
 
@@ -55,7 +55,7 @@ class Following:
         self._followed[place] = _Followed(session, wake, freed, stop, self._is_owned(session, before=False))
         if self._timer is None:
             now = asyncio.get_running_loop().time()
-            self._seen, self._changed_at, self._leases_at = -1, now, now
+            self._changed_at = self._leases_at = now
             self._look()
 
         def unfollow() -> None:
@@ -72,8 +72,8 @@ class Following:
         loop = asyncio.get_running_loop()
         now = loop.time()
         seen = self._last_transaction()
-        if seen is None or seen != self._seen:
-            self._seen, self._changed_at = -1 if seen is None else seen, now
+        if seen != self._seen:
+            self._seen, self._changed_at = seen, now
             for followed in tuple(self._followed.values()):
                 followed.wake()
         if now - self._leases_at >= QUIET_S:
