@@ -44,6 +44,7 @@ from refold_server.plugins.payloads import (
     Outgoing,
     Place,
     Prompt,
+    Recorded,
     Routing,
     StepAhead,
     StepOver,
@@ -216,7 +217,7 @@ class Seams:
 
     def observe(self, event: Event) -> None:
         """log/observe: called with each event once it is accepted. An append from inside is refused by the log."""
-        self._watch(at.OBSERVE, event)
+        self._watch(at.OBSERVE, Recorded(self._session, event))
 
     def flushed(self, durable: int) -> None:
         """session/flush: called when events became durable."""

@@ -6,7 +6,7 @@ durable before the first of the group starts; results are recorded in the order 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import anyio
 
@@ -15,6 +15,7 @@ from refold_protocol.session.events import ContextMessage, Draft, ToolCall, Tool
 from refold_protocol.session.messages import ToolCallBlock, text_content
 from refold_server.loop.instance import Instance
 from refold_server.loop.seams import Executed
+from refold_server.loop.unanswered import unanswered
 from refold_server.plugins.payloads import Call, Place
 from refold_server.tools.execute import ToolAnswer
 
@@ -73,7 +74,27 @@ async def _run_group(
                 tasks.start_soon(run, number, call)
     except ExceptionGroup as failures:  # one failure says it all: the others were cancelled by it
         raise failures.exceptions[0] from None
+    finally:
+        if recorded < len(group):  # the turn was stopped: what is known is kept, in the order of the calls
+            _record_known(instance, place, group, recorded, done)
     return context
+
+
+def _record_known(
+    instance: Instance, place: Place, group: tuple[ToolCallBlock, ...], recorded: int, done: Mapping[int, Executed]
+) -> None:
+    """Record the answers that are there behind a call which has none, and that it has none."""
+    drafts: list[Draft] = []
+    waiting = {call.id: call for call in instance.ledger.folds.work.calls}
+    for number in range(recorded, max(done, default=-1) + 1):
+        call = waiting[CallId(group[number].id)]
+        assert call.started is not None  # every call of a group is recorded before the first of it runs
+        if number in done:
+            drafts.append(_result(place, call.id, call.started, done[number].answer))
+        else:
+            read_only = instance.host.is_read_only(call.name)
+            drafts.extend(unanswered(place.turn, place.step, call, read_only=read_only))
+    instance.ledger.append(*drafts)
 
 
 async def _run_one(instance: Instance, place: Place, block: ToolCallBlock) -> Executed:

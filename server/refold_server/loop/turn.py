@@ -19,9 +19,6 @@ from refold_protocol.session.events import (
     Draft,
     InputSettled,
     StepEnd,
-    ToolCall,
-    ToolErrorInfo,
-    ToolResult,
     Trigger,
     TurnEnd,
     TurnEndReason,
@@ -29,13 +26,13 @@ from refold_protocol.session.events import (
     TurnStart,
     UserMessage,
 )
-from refold_protocol.session.messages import Source, text_content
+from refold_protocol.session.messages import Source
 from refold_protocol.session.pending import PendingInput
-from refold_protocol.session.work import OpenCall
 from refold_server.loop.control import TurnControl
 from refold_server.loop.inbox import joining_context
 from refold_server.loop.instance import Instance
 from refold_server.loop.step import run_step
+from refold_server.loop.unanswered import unanswered
 
 END_SECONDS = 30
 """How long the end of a turn may take to become durable."""
@@ -120,7 +117,7 @@ def _close(instance: Instance, given: PendingInput, turn: int, reason: TurnEndRe
             drafts.append(partial)
         drafts += [Draft(ApprovalDecided(approval, "cancelled", "once", Source("loop"))) for approval, _ in work.approvals]
         for call in work.calls:
-            drafts.extend(_answered(turn, work.step, call))
+            drafts.extend(unanswered(turn, work.step, call, read_only=instance.host.is_read_only(call.name)))
         drafts.append(Draft(StepEnd(turn, work.step, _outcome(reason))))
     if any(waiting.input == given.input for waiting in ledger.folds.pending):
         drafts.append(Draft(InputSettled(given.input, "aborted", "the turn ended before the prompt joined the history")))
@@ -131,20 +128,3 @@ def _outcome(reason: TurnEndReason) -> str:
     if reason.error is None:
         return "aborted"
     return "overflow" if reason.error.kind == "provider.contextOverflow" else "error"
-
-
-def _answered(turn: int, step: int, call: OpenCall) -> list[Draft]:
-    if call.started is not None and call.approval not in (None, "allowed"):
-        text = "This call did not run: the turn was stopped before anybody allowed it."
-        result = ToolResult(turn, step, call.id, text_content(text), True, ToolErrorInfo("Aborted", "ABORTED_BEFORE_DISPATCH"))
-        return [Draft(result, surface_op="append", sources=((call.started, call.started),))]
-    if call.started is not None:
-        text = "The turn was stopped while this tool ran. Check what it did before you try again."
-        result = ToolResult(turn, step, call.id, text_content(text), True, ToolErrorInfo("Aborted", "TOOL_OUTCOME_UNKNOWN"))
-        return [Draft(result, surface_op="append", sources=((call.started, call.started),))]
-    text = "This call did not run: the turn was stopped first."
-    error = ToolErrorInfo("Aborted", "ABORTED_BEFORE_DISPATCH")
-    return [
-        Draft(ToolCall(turn, step, call.id, call.name, call.arguments)),
-        Draft(ToolResult(turn, step, call.id, text_content(text), True, error), surface_op="append"),
-    ]

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from refold_protocol.ids import CallId, SessionId
+from refold_protocol.session.events import Event
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import Chunk, InputBlock, Message, Source, TextBlock
 from refold_protocol.session.request import Request
@@ -157,6 +158,13 @@ class GoOn(Struct, frozen=True, gc=False):
     """Lets a turn go on that would stop. It says something to the model: a request must not end with the model's own reply."""
 
     context: tuple[Context, ...]
+
+
+class Recorded(Struct, frozen=True, gc=False):
+    """log/observe: an event that the log of the session has accepted."""
+
+    session: SessionId
+    event: Event
 
 
 class Flushed(Struct, frozen=True, gc=False):

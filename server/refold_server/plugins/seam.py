@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
-from refold_protocol.session.events import Event
 from refold_protocol.session.header_types import CallConfig
 from refold_protocol.session.messages import Chunk, Message
 from refold_server.plugins import payloads as give
@@ -66,7 +65,7 @@ GuardHandler: TypeAlias = Callable[[give.Call], Awaitable[give.Deny | None]]
 CallHandler: TypeAlias = Callable[[give.Call, give.NextAnswer], Awaitable[ToolAnswer]]
 AnswerHandler: TypeAlias = Callable[[give.Answered], Awaitable[give.Accept | None]]
 StopHandler: TypeAlias = Callable[[give.StepOver], Awaitable[give.Stop | give.GoOn | None]]
-EventHandler: TypeAlias = Callable[[Event], None]
+EventHandler: TypeAlias = Callable[[give.Recorded], None]
 FlushHandler: TypeAlias = Callable[[give.Flushed], None]
 
 PROMPT_SUBMIT: Final[Seam[PromptHandler]] = Seam(

@@ -169,3 +169,34 @@ async def test_an_unknown_finish_reason_runs_calls_only_when_their_arguments_are
         await turn(session)
         await turn(session)
         assert [name for name, _ in host.ran] == ["a"]
+
+
+async def test_a_stopped_turn_keeps_the_answers_that_are_there_in_the_order_of_the_calls() -> None:
+    started = anyio.Event()
+
+    async def slow(arguments: str) -> str:
+        started.set()
+        await anyio.sleep_forever()
+        return arguments
+
+    async def quick(arguments: str) -> str:
+        await started.wait()
+        return "known"
+
+    provider = ScriptedProvider(calls(("a", "quick", "{}"), ("b", "slow", "{}"), ("c", "quick", "{}"), ("d", "slow", "{}")))
+    async with scripted_session(ScriptedHost(provider, {"quick": quick, "slow": slow})) as session:
+        _, number, _ = await session.start(text_content("go"), CLIENT)
+        while types(session)[-1] != "tool/result":
+            await anyio.lowlevel.checkpoint()
+        for _ in range(20):  # the third call goes the same way in the same turns of the loop
+            await anyio.lowlevel.checkpoint()
+        await session.interrupt(number, AbortCause("user"))
+        results = [event.data for event in session.ledger.handle.read() if isinstance(event.data, ToolResult)]
+        assert [(one.call_id, one.error and one.error.code) for one in results] == [
+            ("a", None),
+            ("b", "TOOL_OUTCOME_UNKNOWN"),
+            ("c", None),
+            ("d", "TOOL_OUTCOME_UNKNOWN"),
+        ]
+        assert "ask again" in text_of(results[1].content)
+        assert_proven(session)

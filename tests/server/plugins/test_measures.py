@@ -8,10 +8,9 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from refold_protocol.session.events import Event
 from refold_protocol.session.messages import Message
 from refold_server.loop import seams
-from refold_server.plugins import OBSERVE, PRE_STEP, SESSION_PREFIX, Composing, PluginRegistry, StepAhead
+from refold_server.plugins import OBSERVE, PRE_STEP, SESSION_PREFIX, Composing, PluginRegistry, Recorded, StepAhead
 from refold_server.plugins.account import plugin_rows
 from refold_server.plugins.payloads import NextPrefix
 from refold_server.plugins.registry import registered
@@ -24,7 +23,7 @@ from tests.support.virtual_time import run_in_virtual_time
 pytestmark = pytest.mark.anyio
 
 
-def look(event: Event) -> None:
+def look(recorded: Recorded) -> None:
     """Look on."""
 
 
@@ -71,7 +70,7 @@ def test_the_time_of_the_rest_of_a_chain_is_not_a_handlers_own() -> None:
 
 
 async def test_handlers_of_one_plugin_at_one_seam_are_counted_together() -> None:
-    def fail(event: Event) -> None:
+    def fail(recorded: Recorded) -> None:
         raise ValueError("no")
 
     def register(registry: PluginRegistry) -> None:

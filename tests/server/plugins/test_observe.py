@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from refold_protocol.errors import InvalidEventError
-from refold_protocol.session.events import Draft, Event, SessionTitle
+from refold_protocol.session.events import Draft, SessionTitle
 from refold_protocol.session.messages import Source
-from refold_server.plugins import FLUSH, OBSERVE, Flushed
+from refold_server.plugins import FLUSH, OBSERVE, Flushed, Recorded
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import echo, end_of, scripted_session, turn, types
 from tests.support.plugging import assert_rebuilt, failures, plugin
@@ -18,12 +18,13 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_each_accepted_event_is_seen_once_and_in_order() -> None:
-    seen: list[Event] = []
+    seen: list[Recorded] = []
     provider = ScriptedProvider(calls(("a", "look", "{}")), says("ok"), says("again"))
     async with scripted_session(ScriptedHost(provider, {"look": echo}), plugins=plugin((OBSERVE, seen.append))) as session:
         await turn(session)
         await turn(session)
-        assert seen == list(session.ledger.handle.read())
+        assert [one.event for one in seen] == list(session.ledger.handle.read())
+        assert {one.session for one in seen} == {session.id}
         assert_rebuilt(session, provider)
 
 
@@ -31,7 +32,7 @@ async def test_an_append_from_inside_is_refused() -> None:
     refused: list[str] = []
     appends: list[Callable[[], object]] = []
 
-    def record(event: Event) -> None:
+    def record(recorded: Recorded) -> None:
         try:
             appends[0]()
         except InvalidEventError as error:
@@ -62,14 +63,14 @@ async def test_whoever_asks_is_told_what_became_durable() -> None:
 async def test_one_that_always_fails_is_told_once_and_the_others_go_on() -> None:
     seen: list[int] = []
 
-    def fail(event: Event) -> None:
+    def fail(recorded: Recorded) -> None:
         raise ValueError("I saw nothing")
 
     def exits(flushed: Flushed) -> None:
         raise SystemExit(3)
 
-    def see(event: Event) -> None:
-        seen.append(event.seq)
+    def see(recorded: Recorded) -> None:
+        seen.append(recorded.event.seq)
 
     provider = ScriptedProvider(says("ok"), says("again"))
     plugins = plugin((OBSERVE, fail), (OBSERVE, see), (FLUSH, exits))
@@ -82,7 +83,7 @@ async def test_one_that_always_fails_is_told_once_and_the_others_go_on() -> None
 
 
 async def test_an_async_observer_is_a_failure_and_not_a_forgotten_coroutine() -> None:
-    async def look(event: Event) -> None:
+    async def look(recorded: Recorded) -> None:
         raise AssertionError("nobody waits for this")
 
     provider = ScriptedProvider(says("ok"))
@@ -92,8 +93,8 @@ async def test_an_async_observer_is_a_failure_and_not_a_forgotten_coroutine() ->
 
 
 async def test_one_that_fails_behind_the_last_step_is_told_before_the_turn_ends() -> None:
-    def fail(event: Event) -> None:
-        if event.type == "step/end":
+    def fail(recorded: Recorded) -> None:
+        if recorded.event.type == "step/end":
             raise ValueError("that was the last")
 
     provider = ScriptedProvider(says("ok"))

@@ -20,10 +20,10 @@ from refold_protocol.errors import (
     SessionNotFoundError,
 )
 from refold_protocol.ids import SessionId
-from refold_protocol.session.events import Event, ForeignData
+from refold_protocol.session.events import ForeignData
 from refold_protocol.session.foreign import readable
 from refold_protocol.session.messages import text_content
-from refold_server.plugins import FLUSH, OBSERVE, PROMPT_SUBMIT, Flushed, PluginRegistry, Prompt
+from refold_server.plugins import FLUSH, OBSERVE, PROMPT_SUBMIT, Flushed, PluginRegistry, Prompt, Recorded
 from refold_server.plugins.registry import Plugins, registered
 from refold_server.sessions.registry import Sessions
 from refold_server.sessions.session import Session
@@ -179,7 +179,7 @@ async def test_nothing_is_recorded_from_inside_an_observer_in_whatever_session(t
     sessions: list[SessionId] = []
 
     def register(registry: PluginRegistry) -> None:
-        def look(seen: Event | Flushed) -> None:
+        def look(seen: Recorded | Flushed) -> None:
             for session in sessions:
                 try:
                     registry.record(session, Noted("a"))
