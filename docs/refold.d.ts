@@ -19,6 +19,12 @@ export interface Requests {
   "session/flush": { params: SessionFlushParams; result: SessionFlushResult };
   /** Give a session back; refused while a turn runs. */
   "session/close": { params: SessionCloseParams; result: null };
+  /** Begin a session with another's events. */
+  "session/fork": { params: SessionForkParams; result: SessionForkResult };
+  /** Delete a session for good. */
+  "session/delete": { params: SessionDeleteParams; result: null };
+  /** Leave a session out of lists, or bring it back. */
+  "session/archive": { params: SessionArchiveParams; result: null };
   /** List sessions, the latest active first. */
   "session/list": { params: SessionListParams; result: SessionListResult };
   /** Change settings. */
@@ -601,6 +607,33 @@ export interface SessionFlushParams {
 export interface SessionCloseParams {
   session: string;
   cancel?: boolean;
+}
+
+/** `session/fork`: the new session, which nobody has open, and the seq of its last event. */
+export interface SessionForkResult {
+  session: string;
+  tail: number;
+}
+
+/**
+ * `session/fork`: the new session begins with the events 0…`at` of `session`; with all of them where there is no `at`.
+ * Of a session that another process writes, what is on disk can be forked. `title` is the new session's.
+ */
+export interface SessionForkParams {
+  session: string;
+  at?: number;
+  title?: string;
+}
+
+/** `session/delete`: for good. Forks of the session keep what they inherited. */
+export interface SessionDeleteParams {
+  session: string;
+}
+
+/** `session/archive`: whether the session is left out of lists that do not ask for archived ones. */
+export interface SessionArchiveParams {
+  session: string;
+  archived?: boolean;
 }
 
 /** `session/list`: `next` is the cursor of the next page, absent on the last. */

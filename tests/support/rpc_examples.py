@@ -18,7 +18,7 @@ from msgspec import Raw
 from refold_protocol.errors import SessionBusyError
 from refold_protocol.ids import ApprovalId, CallId, InputId, SessionId, WriterId
 from refold_protocol.json_text import JsonText
-from refold_protocol.rpc import approving, composing, explaining, listing, params, results
+from refold_protocol.rpc import approving, composing, explaining, lineage, listing, params, results
 from refold_protocol.rpc import initialize as init
 from refold_protocol.rpc.envelope import encode_error, encode_notification, encode_request, encode_result
 from refold_protocol.rpc.errors import application_error
@@ -43,6 +43,7 @@ from refold_protocol.session.transcript import TranscriptEntry
 GOLDEN: Final = Path(__file__).parent.parent / "golden" / "rpc"
 
 SESSION: Final = SessionId("018f0000-0000-7000-8000-000000000001")
+FORK: Final = SessionId("018f0000-0000-7000-8000-000000000002")
 INPUT: Final = InputId("018f0000-0000-7000-8000-0000000000a1")
 APPROVAL: Final = ApprovalId("018f0000-0000-7000-8000-0000000000b1")
 WRITER: Final = WriterId("018f0000-0000-7000-8000-0000000000f1.41")
@@ -126,6 +127,9 @@ EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
         results.SessionReadResult(events=(CHUNK, LINE), next=57),
     ),
     "session/flush": (params.SessionFlushParams(SESSION, 57), results.SessionFlushResult(57)),
+    "session/fork": (lineage.SessionForkParams(SESSION, 41, "Another way"), lineage.SessionForkResult(FORK, 43)),
+    "session/delete": (lineage.SessionDeleteParams(SESSION), None),
+    "session/archive": (lineage.SessionArchiveParams(SESSION, archived=False), None),
     "session/close": (params.SessionCloseParams(SESSION, True), None),
     "turn/start": (
         params.TurnStartParams(

@@ -81,6 +81,18 @@ class Client:
         """session/list: the latest active first; filters are `cwd`, `text`, `archived`, `cursor`."""
         return await self.request("session/list", {"limit": limit} | _present(**filters))
 
+    async def fork(self, session: str, *, at: int | None = None, title: str | None = None) -> Json:
+        """session/fork: give the new session's id and tail."""
+        return await self.request("session/fork", {"session": session} | _present(at=at, title=title))
+
+    async def delete(self, session: str) -> None:
+        """session/delete: for good."""
+        await self.request("session/delete", {"session": session})
+
+    async def archive(self, session: str, *, archived: bool = True) -> None:
+        """session/archive."""
+        await self.request("session/archive", {"session": session, "archived": archived})
+
     async def configure(self, session: str, **patch: Any) -> Json:
         """session/configure: give the settings in force and the seq of their record."""
         return await self.request("session/configure", {"session": session, "patch": patch})

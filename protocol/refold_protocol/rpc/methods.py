@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from refold_protocol.rpc import approving, composing, explaining, initialize, listing, notices, params, results
+from refold_protocol.rpc import approving, composing, explaining, initialize, lineage, listing, notices, params, results
 from refold_protocol.rpc.errors import WireError, invalid_params
 
 Direction: TypeAlias = Literal["to-daemon", "to-client", "both"]
@@ -68,6 +68,9 @@ _ROWS: Final = (
     _request("session/read", params.SessionReadParams, results.SessionReadResult, "Read a view of a session's log."),
     _request("session/flush", params.SessionFlushParams, results.SessionFlushResult, "Wait until events are durable."),
     _request("session/close", params.SessionCloseParams, None, "Give a session back; refused while a turn runs."),
+    _request("session/fork", lineage.SessionForkParams, lineage.SessionForkResult, "Begin a session with another's events."),
+    _request("session/delete", lineage.SessionDeleteParams, None, "Delete a session for good."),
+    _request("session/archive", lineage.SessionArchiveParams, None, "Leave a session out of lists, or bring it back."),
     _request("session/list", params.SessionListParams, listing.SessionListResult, "List sessions, the latest active first."),
     _request("session/configure", params.SessionConfigureParams, listing.SessionConfigureResult, "Change settings."),
     _request("session/rename", params.SessionRenameParams, listing.SeqResult, "Give a session a title."),

@@ -115,7 +115,8 @@ class Instance:
         """Give what must stand before this instance's first own event: its start, once."""
         if self.ledger.folds.work.instance >= self._number:
             return ()
-        return (Draft(InstanceStart(self._number, "new" if self._fresh else "resume", self._client)),)
+        reason = "new" if self._fresh else "fork" if self.ledger.inherited else "resume"
+        return (Draft(InstanceStart(self._number, reason, self._client)),)
 
     def offered_tools(self) -> tuple[ToolSchema, ...]:
         """Give the tools that are there now. What an earlier request offered besides is added where a list is decided: else

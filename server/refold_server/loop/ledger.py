@@ -12,6 +12,7 @@ from typing import Final
 from refold_protocol.errors import InvalidEventError, SessionCorruptionError
 from refold_protocol.ids import CallId, InputId
 from refold_protocol.session.closers import closers_of, open_at_end
+from refold_protocol.session.endings import FORKED, INTERRUPTED
 from refold_protocol.session.events import (
     AssistantMessage,
     Draft,
@@ -24,8 +25,10 @@ from refold_protocol.session.events import (
     TurnStart,
 )
 from refold_protocol.session.messages import ToolCallBlock
+from refold_protocol.session.work import Work
 from refold_server.loop.folds import NOTHING_KNOWN, Folds, folds_step
 from refold_storage.interface import Handle
+from refold_storage.session_record import Parent
 
 UNDURABLE: Final = "it could not be made durable"
 """Why an input was withdrawn whose flush failed."""
@@ -45,6 +48,11 @@ class Ledger:
         self._last_end: Event | None = None
         self._read()
 
+    @property
+    def inherited(self) -> bool:
+        """Whether this is a fork's log in which no instance began yet: all but closers comes from its parent."""
+        return is_seed(self.handle.record.parent, self.folds.work)
+
     def append(self, *drafts: Draft) -> tuple[Event, ...]:
         """Accept a batch, whole or not at all. Raises InvalidEventError and what the handle raises."""
         if not drafts:  # the handle asks for no admission then, and `_next` is of another batch
@@ -63,7 +71,7 @@ class Ledger:
         if not open_at_end(self.folds.work):
             return False
         last = next(iter(self.handle.read(self.handle.tail)))
-        self.append(*closers_of(self.folds.work, last.time))
+        self.append(*closers_of(self.folds.work, last.time, FORKED if self.inherited else INTERRUPTED))
         await self.flush()
         return True
 
@@ -122,6 +130,11 @@ class Ledger:
                     self._call_ids.add(CallId(call_id))
                 case _:
                     pass
+
+
+def is_seed(parent: Parent | None, work: Work) -> bool:
+    """Tell whether a log with this fold is a fork's seed: what it inherited, closers at most behind it, no instance."""
+    return parent is not None and work.began <= parent.at
 
 
 def _input_of(event: Event) -> InputId | None:

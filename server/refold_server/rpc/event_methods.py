@@ -127,7 +127,9 @@ class EventMethods:
             await self._fail(number, subscription, error)
 
     async def _fail(self, number: int, subscription: Subscription, error: RefoldError) -> None:
-        """End a subscription that cannot go on, and say why."""
+        """End a subscription that cannot go on, and say why; once, whoever found out first."""
+        if number not in self._open:
+            return
         logger.info("subscription %d ends: %s", number, error.message)
         gone = isinstance(error, SessionNotFoundError)
         durable = -1 if gone else subscription.handle.durable

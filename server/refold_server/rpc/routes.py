@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from refold_protocol.ids import SessionId
+from refold_protocol.rpc.lineage import SessionDeleteParams
 from refold_protocol.rpc.params import EventSubscribeParams, SessionCloseParams, SessionOpenParams
 from refold_protocol.session.messages import Source
 from refold_server.host import Surroundings
@@ -14,6 +15,7 @@ from refold_server.rpc.change_methods import ChangeMethods
 from refold_server.rpc.dispatch import Followed, Handler
 from refold_server.rpc.endpoint import Endpoint
 from refold_server.rpc.event_methods import EventMethods
+from refold_server.rpc.lineage_methods import LineageMethods
 from refold_server.rpc.prefix_methods import PrefixMethods
 from refold_server.rpc.progress import Progress
 from refold_server.rpc.proof_methods import ProofMethods
@@ -36,6 +38,7 @@ def routes(
     catalog = CatalogMethods(sessions, shared, lambda: endpoint.unsent)
     return {
         **_session_routes(sessions, events, asking, source),
+        **_lineage_routes(sessions, events, source),
         "session/list": catalog.sessions,
         "session/configure": change.configure,
         "session/rename": change.rename,
@@ -98,3 +101,15 @@ def _session_routes(
         "session/close": close,
         "event/subscribe": subscribe,
     }
+
+
+def _lineage_routes(sessions: Sessions, events: EventMethods, source: Source) -> Mapping[str, Handler]:
+    lineage = LineageMethods(sessions, source)
+
+    async def delete(params: SessionDeleteParams) -> None:
+        try:
+            await lineage.delete(params)
+        finally:  # also when it was closed and could not be deleted then
+            await events.settle(params.session)
+
+    return {"session/fork": lineage.fork, "session/delete": delete, "session/archive": lineage.archive}

@@ -87,7 +87,8 @@ class Sessions:
 
     async def open(self, session: SessionId) -> Session:
         """Open a session for writing; one that is open here already is given again. Appends closers where its last turn
-        was interrupted, and gives it only after they are durable. Raises SessionError and LogError."""
+        was interrupted, and the instance's start where a fork is opened first, and gives it only after they are durable.
+        Raises SessionError and LogError."""
         async with self._alone(session):
             live = self._live.get(session)
             return live or await self._adopt(await self.store.open(session, "write"))
@@ -101,6 +102,21 @@ class Sessions:
             finally:
                 if live.closed:  # also when its last flush failed: the lease is free then
                     self._live.pop(session, None)
+
+    async def delete(self, session: SessionId) -> None:
+        """Delete a session for good, one that is open here too. Raises SessionNotFoundError, SessionBusyError while a turn
+        runs here, SessionAlreadyOwnedError while another process has it open for writing, LogError."""
+        async with self._alone(session):
+            live = self._live.get(session)
+            stored = live is None or live.ledger.handle.tail >= 0
+            if live is not None:
+                try:
+                    await live.close()
+                finally:
+                    if live.closed:
+                        self._live.pop(session, None)
+            if stored:
+                await self.store.delete(session)
 
     async def close_all(self, cause: AbortCause, *, step_seconds: float = 0) -> list[RefoldError]:
         """End every turn, all at the same time, flush and close every session; give what went wrong."""
@@ -141,6 +157,9 @@ class Sessions:
             if settings.model is not None:
                 host.call_config(settings)
             instance = Instance(ledger, host, self.seams(handle.id, handle.record.cwd), SYSTEM_TEXT, self._client)
+            if ledger.inherited:  # from here on nothing that its parent left undone is waited for or counts
+                ledger.append(*instance.opening())
+                await ledger.flush()
         except BaseException:
             await handle.close()
             raise

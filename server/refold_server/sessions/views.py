@@ -14,15 +14,17 @@ from refold_protocol.errors import SeqRangeError
 from refold_protocol.rpc.results import SurfaceNode
 from refold_protocol.session.closers import closers_of, drafts_as_events, open_at_end
 from refold_protocol.session.codec import line_type, refuse_foreign
+from refold_protocol.session.endings import FORKED, INTERRUPTED
 from refold_protocol.session.events import Event
 from refold_protocol.session.header_types import EpochHeader
-from refold_protocol.session.pending import Pending, fold_pending
+from refold_protocol.session.pending import Pending, pending_step
 from refold_protocol.session.projection import derive_message
 from refold_protocol.session.status import Status, status_of
 from refold_protocol.session.surface import fold_surface
 from refold_protocol.session.transcript import Transcript, TranscriptEntry
-from refold_protocol.session.work import NO_WORK, fold_work, work_step
+from refold_protocol.session.work import NO_WORK, Work, fold_work, work_step
 from refold_server.loop.folds import fold_all
+from refold_server.loop.ledger import is_seed
 from refold_storage.interface import Handle
 
 
@@ -45,13 +47,14 @@ def recorded(handle: Handle, at: int) -> Iterator[Event]:
 
 
 def balanced(handle: Handle, at: int, *, owned: bool) -> Iterator[Event]:
-    """Iterate over the events 0…`at` and, for a log that nobody writes, over the closers that it still needs."""
+    """Iterate over the events 0…`at` and, for a log that nobody writes, over the closers that it still needs: those of a
+    fork where it was not opened for writing yet."""
     work, time = NO_WORK, 0
     for event in recorded(handle, at):
         work, time = work_step(work, event), event.time
         yield event
     if not owned and open_at_end(work):
-        yield from drafts_as_events(closers_of(work, time), at)
+        yield from drafts_as_events(closers_of(work, time, FORKED if _is_seed(handle, work, at) else INTERRUPTED), at)
 
 
 def surface_view(handle: Handle, at: int, *, owned: bool) -> list[SurfaceNode]:
@@ -98,8 +101,18 @@ def stands_open(handle: Handle) -> bool:
 
 
 def pending_view(handle: Handle, at: int) -> Pending:
-    """Give the inputs that wait."""
-    return fold_pending(recorded(handle, at))
+    """Give the inputs that wait. A fork inherits none, also before it is opened for writing."""
+    work = NO_WORK
+    pending: Pending = ()
+    for event in recorded(handle, at):
+        work, pending = work_step(work, event), pending_step(pending, event)
+    return () if _is_seed(handle, work, at) else pending
+
+
+def _is_seed(handle: Handle, work: Work, at: int) -> bool:
+    """Tell whether a view as of `at` shows a fork in which no instance began yet. As of less, it shows the parent."""
+    parent = handle.record.parent
+    return parent is not None and parent.at <= at and is_seed(parent, work)
 
 
 _PAGE: Final = 512
