@@ -71,6 +71,7 @@ class Backlog:
         self.trouble: LogError | None = None
         self.waiters: list[Waiter] = []
         self.on_durable: Callable[[int], None] | None = None
+        self.on_trouble: Callable[[LogError | None], None] | None = None
 
     def add(self, batch: Batch) -> None:
         """Take in an accepted batch. Event loop, lock held."""
@@ -109,7 +110,7 @@ class Backlog:
     def settle(self, seq: int) -> None:
         """Tell waiters and watchers that the events up to `seq` are durable. Event loop."""
         self.durable = seq
-        self.trouble = None
+        cleared, self.trouble = self.trouble is not None, None
         for waiter in list(self.waiters):
             if waiter.seq <= seq:
                 self.waiters.remove(waiter)
@@ -117,15 +118,19 @@ class Backlog:
                     waiter.future.set_result(None)
         if self.on_durable is not None:
             self.on_durable(seq)
+        if cleared and self.on_trouble is not None:
+            self.on_trouble(None)
 
     def disappoint(self, error: LogError, attempt: int) -> None:
-        """Tell the waiters of commit `attempt` that it failed. Event loop."""
+        """Tell watchers, and the waiters of commit `attempt`, that it failed. Event loop."""
         self.trouble = error
         for waiter in list(self.waiters):
             if waiter.attempt < attempt:
                 self.waiters.remove(waiter)
                 if not waiter.future.done():
                     waiter.future.set_exception(same_error(error))
+        if self.on_trouble is not None:
+            self.on_trouble(error)
 
 
 def same_error(error: LogError) -> LogError:

@@ -18,7 +18,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from refold_protocol.errors import LogError, StorageFullError
+from refold_protocol.errors import LogError, LogUnwritableError, StorageFullError
 from refold_storage.accept import Batch
 from refold_storage.backlog import Backlog, Share
 from refold_storage.environment import Environment
@@ -55,6 +55,7 @@ class CommitQueue:
         self.fail_point = fail_point
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
+        self._members: set[Backlog] = set()
         self._queued: list[Backlog] = []
         self._unwritten = 0
         self._due: float | None = None
@@ -63,6 +64,11 @@ class CommitQueue:
         self._attempts = 0
         self._failures = 0
         self._thread: threading.Thread | None = None
+
+    def join(self, backlog: Backlog) -> None:
+        """Tell a backlog, until it is withdrawn, when nothing can be written any more, though none of it was on its way."""
+        with self._lock:
+            self._members.add(backlog)
 
     def add(self, backlog: Backlog, batch: Batch) -> None:
         """Take in an accepted batch. Cheap: the thread is woken once per pending window, not per event."""
@@ -92,6 +98,7 @@ class CommitQueue:
         """Forget a session and free its lease: what it has not committed is lost. While its events are on their way to
         the disk the lease is kept until that is over, so that the next owner sees all of them or none."""
         with self._lock:
+            self._members.discard(backlog)
             backlog.withdrawn = True
             if backlog.writing:
                 return
@@ -177,6 +184,9 @@ class CommitQueue:
                 if failure is not None and not share.backlog.refused:
                     self._queue(share.backlog)
                     notices.append(Notice(share.backlog, attempt, -1, failure))
+            if isinstance(failure, LogUnwritableError):
+                told = {share.backlog for share in shares}
+                notices += [Notice(other, attempt, -1, failure) for other in self._members - told]
             self._failures = 0 if failure is None else self._failures + 1
             if isinstance(failure, StorageFullError):
                 first, longest = RETRY_SECONDS

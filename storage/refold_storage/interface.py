@@ -29,6 +29,9 @@ Observer: TypeAlias = Callable[[Sequence[Event]], None]
 DurableWatcher: TypeAlias = Callable[[int], None]
 """Told the seq of the last durable event whenever that rose, on the event loop's thread."""
 
+TroubleWatcher: TypeAlias = Callable[[LogError | None], None]
+"""Told why a commit failed, each time, and None when a later one succeeded; on the event loop's thread."""
+
 Clock: TypeAlias = Callable[[], int]
 """Gives Unix epoch milliseconds."""
 
@@ -89,14 +92,15 @@ class Handle(Protocol):
         one where there is one. Errors as for `read`."""
         ...
 
-    def append(self, drafts: Sequence[Draft], *, admit: Admit | None = None) -> tuple[Event, ...]:
+    def append(self, drafts: Sequence[Draft], *, admit: Admit | None = None, closing: bool = False) -> tuple[Event, ...]:
         """Accept a batch, whole or not at all, and give its events. Synchronous: no await between accepting and telling.
 
         Each event gets the next seq and max(time of the one before, clock). When this returns the events are ordered
         and readable here; they survive a crash only after a `flush`. A batch is committed in one transaction. Raises
         InvalidEventError (from `seal`, or for a call from inside an observer), what `admit` raises,
         SessionReadOnlyError, SessionHandleClosedError, and, when the memory for accepted events is used up,
-        StorageFullError / LogUnwritableError on a stalled handle, LogBusyError on one whose commits do not keep up.
+        StorageFullError / LogUnwritableError on a stalled handle, LogBusyError on one whose commits do not keep up. With
+        `closing` the batch is accepted even then: it ends what stands open, so that nothing more will come.
         """
         ...
 
@@ -115,6 +119,11 @@ class Handle(Protocol):
 
     def watch_durable(self, watcher: DurableWatcher) -> Callable[[], None]:
         """Call `watcher` whenever `durable` rose; give the function that stops it."""
+        ...
+
+    def watch_trouble(self, watcher: TroubleWatcher) -> Callable[[], None]:
+        """Call `watcher` when a commit failed (on all handles of the store, when it cannot be written any more) and when
+        one succeeded after that; give the function that stops it. Never called on a read handle."""
         ...
 
     def records(self, first: int = 0) -> Iterator[Record]:

@@ -23,7 +23,7 @@ from refold_storage import catalog
 from refold_storage.catalog import SessionRow
 from refold_storage.environment import Environment
 from refold_storage.inspection import inspect_records
-from refold_storage.interface import Access, Admit, DurableWatcher, Observer, SessionRecord
+from refold_storage.interface import Access, Admit, DurableWatcher, Observer, SessionRecord, TroubleWatcher
 from refold_storage.listeners import Listeners
 from refold_storage.reading import (
     BATCH_BYTES,
@@ -116,8 +116,9 @@ class ReadHandle:
         self._check_open()
         return inspect_records(self._environment, self._row, self._check_open, agreed=self._agreed)
 
-    def append(self, drafts: Sequence[Draft], *, admit: Admit | None = None) -> tuple[Event, ...]:  # noqa: ARG002
+    def append(self, drafts: Sequence[Draft], *, admit: Admit | None = None, closing: bool = False) -> tuple[Event, ...]:
         """Raise SessionReadOnlyError."""
+        del drafts, admit, closing
         self._check_open()
         raise SessionReadOnlyError(f"session {self._session} was opened for reading", session=self._session)
 
@@ -136,6 +137,11 @@ class ReadHandle:
         """Call `watcher` when a refresh found more events."""
         self._check_open()
         return self._watchers.add(watcher)
+
+    def watch_trouble(self, watcher: TroubleWatcher) -> Callable[[], None]:  # noqa: ARG002
+        """Accept a watcher that will never be called."""
+        self._check_open()
+        return lambda: None
 
     def refresh(self) -> int:
         """Look for events of other processes; see `interface.Handle.refresh`. About a microsecond when nothing at all

@@ -25,7 +25,7 @@ from refold_storage.accept import accept
 from refold_storage.backlog import Backlog, Waiter, same_error
 from refold_storage.commit import CommitQueue
 from refold_storage.inspection import inspect_records
-from refold_storage.interface import Access, Admit, Clock, DurableWatcher, Observer, SessionRecord
+from refold_storage.interface import Access, Admit, Clock, DurableWatcher, Observer, SessionRecord, TroubleWatcher
 from refold_storage.listeners import Listeners
 from refold_storage.reading import BATCH_BYTES, check_range, committed_lines, decode_lines, gather_lines, walk_records
 from refold_storage.records import Damage, Record
@@ -59,7 +59,10 @@ class WriteHandle:
         self._watchers: Listeners[int] = Listeners()
         self._accepting = False
         self._closing: asyncio.Task[None] | None = None
+        self._troubled: Listeners[LogError | None] = Listeners()
         backlog.on_durable = self._watchers.tell
+        backlog.on_trouble = self._troubled.tell
+        commits.join(backlog)
 
     @property
     def id(self) -> SessionId:
@@ -123,14 +126,14 @@ class WriteHandle:
         self._check_open()
         return inspect_records(self._commits.environment, self._backlog.row, self._check_open)
 
-    def append(self, drafts: Sequence[Draft], *, admit: Admit | None = None) -> tuple[Event, ...]:
+    def append(self, drafts: Sequence[Draft], *, admit: Admit | None = None, closing: bool = False) -> tuple[Event, ...]:
         """Accept a batch; see `interface.Handle.append`."""
         backlog = self._backlog
         if self._closing is not None:
             self._check_open()
         if self._accepting:
             raise InvalidEventError("an append from inside another one, by an observer or an admission check")
-        if backlog.size > self._limits.backlog_bytes:
+        if backlog.size > self._limits.backlog_bytes and not closing:
             raise self._overflow()
         if not drafts:
             return ()
@@ -160,6 +163,11 @@ class WriteHandle:
         self._check_open()
         return self._watchers.add(watcher)
 
+    def watch_trouble(self, watcher: TroubleWatcher) -> Callable[[], None]:
+        """Call `watcher` when commits fail and succeed again; see `interface.Handle.watch_trouble`."""
+        self._check_open()
+        return self._troubled.add(watcher)
+
     def refresh(self) -> int:
         """Give `tail`: nobody else writes this session."""
         self._check_open()
@@ -182,6 +190,7 @@ class WriteHandle:
             self._commits.withdraw(self._backlog)
             self._observers.clear()
             self._watchers.clear()
+            self._troubled.clear()
             self._forget(self)
 
     async def _flush(self, seq: int, timeout: float | None) -> int:

@@ -25,7 +25,7 @@ from refold_protocol.session.events import Draft, Event
 from refold_storage.accept import EMPTY_HEAD, Batch, Head, accept
 from refold_storage.backlog import same_error
 from refold_storage.catalog import SessionRow
-from refold_storage.interface import Access, Admit, Clock, DurableWatcher, Observer, SessionRecord
+from refold_storage.interface import Access, Admit, Clock, DurableWatcher, Observer, SessionRecord, TroubleWatcher
 from refold_storage.listeners import Listeners
 from refold_storage.reading import check_range
 from refold_storage.records import MAX_EVENTS, Damage, Record
@@ -41,6 +41,7 @@ class Medium:
         self.fail_point = fail_point
         self.unusable: LogUnwritableError | None = None
         self.commits = 0
+        self.broken: Listeners[LogError] = Listeners()
 
     def check_usable(self) -> None:
         """Raise LogUnwritableError once a commit failed for good."""
@@ -55,6 +56,7 @@ class Medium:
             self.fail_point("written")
         except LogUnwritableError as error:
             self.unusable = error
+            self.broken.tell(error)
             raise
         self.commits += 1
 
@@ -99,6 +101,8 @@ class MemoryHandle:
         self._size = 0
         self._observers: Listeners[Sequence[Event]] = Listeners()
         self._watchers: Listeners[int] = Listeners()
+        self._troubled: Listeners[LogError | None] = Listeners()
+        self._stop_broken = medium.broken.add(self._troubled.tell)
         self._accepting = False
         self._trouble: LogError | None = None
         self._closed = False
@@ -170,14 +174,14 @@ class MemoryHandle:
         """Iterate over the committed log in runs; nothing here is ever damaged."""
         return self.records()
 
-    def append(self, drafts: Sequence[Draft], *, admit: Admit | None = None) -> tuple[Event, ...]:
+    def append(self, drafts: Sequence[Draft], *, admit: Admit | None = None, closing: bool = False) -> tuple[Event, ...]:
         """Accept a batch; see `interface.Handle.append`."""
         self._check_open()
         if self._writer is None:
             raise SessionReadOnlyError(f"session {self.id} was opened for reading", session=self.id)
         if self._accepting:
             raise InvalidEventError("an append from inside another one, by an observer or an admission check")
-        if self._size > self._medium.backlog_bytes and self.trouble is not None:
+        if self._size > self._medium.backlog_bytes and self.trouble is not None and not closing:
             raise type(self.trouble)(f"{self._size} bytes of events wait, and no more are taken: {self.trouble.message}")
         if not drafts:
             return ()
@@ -210,6 +214,11 @@ class MemoryHandle:
         self._check_open()
         return self._watchers.add(watcher)
 
+    def watch_trouble(self, watcher: TroubleWatcher) -> Callable[[], None]:
+        """Call `watcher` when commits fail and succeed again; see `interface.Handle.watch_trouble`."""
+        self._check_open()
+        return self._troubled.add(watcher) if self._writer is not None else lambda: None
+
     def refresh(self) -> int:
         """On a read handle: look for what was committed since; give the tail."""
         self._check_open()
@@ -232,6 +241,8 @@ class MemoryHandle:
         finally:
             self._observers.clear()
             self._watchers.clear()
+            self._troubled.clear()
+            self._stop_broken()
             self._on_close(self)
 
     def _take_in(self, batch: Batch) -> None:
@@ -250,15 +261,18 @@ class MemoryHandle:
             self._medium.commit()
         except StorageFullError as error:
             self._trouble = error
+            self._troubled.tell(error)
             raise
         self.log.events += self._events
         self.log.digests += self._digests
         self.log.head, self.log.row = self._head, replace(self._row, archived=self.log.row.archived)
         self._events, self._digests, self._size = [], [], 0
-        self._durable, self._trouble = self.tail, None
+        cleared, self._durable, self._trouble = self._trouble is not None, self.tail, None
         self._on_commit(self.log)
         self._row = self.log.row
         self._watchers.tell(self._durable)
+        if cleared:
+            self._troubled.tell(None)
 
     def _read(self, first: int, last: int) -> Iterator[Event]:
         for seq in range(first, last + 1):

@@ -129,3 +129,56 @@ async def test_an_unwritable_log_takes_events_until_their_memory_is_used_up(kind
         await handle.flush()
     with pytest.raises(LogUnwritableError):
         handle.append(chunks(1))
+
+
+async def test_watchers_are_told_when_commits_fail_and_when_one_succeeds_again(kind: StoreKind, store: Store) -> None:
+    handle, other = await filled(store, chunks(1)), await filled(store, chunks(1), new(OTHER))
+    told: list[tuple[str, type[object] | None, int]] = []
+    stops = [
+        each.watch_trouble(lambda error, each=each, name=name: told.append((name, error and type(error), each.durable)))
+        for name, each in (("one", handle), ("other", other))
+    ]
+    handle.append(chunks(1))
+    await handle.flush()
+    assert told == [], "all is well"
+    kind.faults.full = True
+    handle.append(chunks(1))
+    with pytest.raises(StorageFullError):
+        await handle.flush()
+    kind.faults.full = False
+    await handle.flush()
+    assert told == [("one", StorageFullError, 1), ("one", None, 2)]
+    await other.close()
+    stops[0]()
+    kind.faults.full = True
+    handle.append(chunks(1))
+    with pytest.raises(StorageFullError):
+        await handle.flush()
+    assert len(told) == 2
+
+
+async def test_everybody_is_told_when_nothing_can_be_written_any_more(kind: StoreKind, store: Store) -> None:
+    writing, idle, gone = await filled(store, chunks(1)), await store.create(new(OTHER)), await store.create(new("gone"))
+    reader = await store.open(SESSION, "read")
+    told: list[str] = []
+    for name, each in (("writing", writing), ("idle", idle), ("gone", gone), ("reader", reader)):
+        each.watch_trouble(lambda error, name=name: told.append(f"{name} {type(error).__name__}"))
+    await gone.close()
+    kind.faults.broken = True
+    writing.append(chunks(1))
+    with pytest.raises(LogUnwritableError):
+        await writing.flush()
+    assert sorted(told) == ["idle LogUnwritableError", "writing LogUnwritableError"]
+
+
+async def test_what_ends_all_that_stands_open_is_taken_though_the_memory_is_used_up(kind: StoreKind, store: Store) -> None:
+    handle = await filled(store, chunks(1))
+    kind.faults.full = True
+    handle.append([tool_result(20_000)])
+    with pytest.raises(StorageFullError):
+        await handle.flush()
+    assert handle.append(chunks(2), closing=True)[-1].seq == 3
+    with pytest.raises(StorageFullError):
+        handle.append(chunks(1))
+    kind.faults.full = False
+    assert await handle.flush() == 3
