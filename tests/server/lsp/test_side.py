@@ -15,6 +15,7 @@ from refold_protocol.rpc.methods import LANGUAGE_METHODS
 from refold_server.lsp.documents import OpenDocument
 from refold_server.lsp.side import LanguageSide
 from refold_server.rpc.peer import PeerError, PeerGoneError
+from refold_server.tools.failure import ToolFailure
 from refold_server.tools.open_buffers import OpenBuffer
 from tests.support.language import NotingClient, NotingLibrary, Tasks, raw
 
@@ -75,6 +76,73 @@ async def test_file_tools_see_the_documents_that_are_files() -> None:
     side = Side({"textDocument": {"synchronization": {}}})
     side.library.open = (OpenDocument("file:///a", "/a", 3, "text", True), OpenDocument("untitled:1", None, 1, "new"))
     assert await side.side.snapshot() == (OpenBuffer("/a", "text", 3, True),)
+
+
+DIRTY = OpenDocument("file:///w/a%20b", "/w/a b", 3, "1\n\ud83d2\n")
+"""An open document; half a surrogate pair in it is the character that stands for it."""
+
+
+def editable(*, applies: bool = True, **answers: Any) -> Side:
+    """A side whose client has DIRTY open."""
+    workspace: Any = {"applyEdit": applies, "workspaceEdit": {"documentChanges": True}}
+    side = Side({"textDocument": {"synchronization": {}}, "workspace": workspace}, **answers)
+    side.library.open = (OpenDocument("file:///w/other", "/w/other", 3, DIRTY.text), DIRTY)
+    return side
+
+
+async def test_a_tool_has_an_unsaved_file_edited_with_its_version_and_under_its_label() -> None:
+    side = editable(applyEdit={"applied": True})
+    _, buffer = await side.side.snapshot()
+    await side.side.edit(buffer, "1\n\ufffd4\n", "refold: a b")
+    ((method, params),) = side.client.asked
+    assert (method, params["label"]) == ("workspace/applyEdit", "refold: a b")
+    (edited,) = params["edit"]["documentChanges"]
+    assert edited["textDocument"] == {"uri": DIRTY.uri, "version": 3}
+    (edit,) = edited["edits"]
+    assert edit["newText"] == "4"
+    assert edit["range"] == {"start": {"line": 1, "character": 1}, "end": {"line": 1, "character": 2}}
+
+
+async def test_a_tool_is_told_that_a_file_is_not_open_as_it_was() -> None:
+    side = editable(applyEdit={"applied": True})
+    _, buffer = await side.side.snapshot()
+    for now in ((), (OpenDocument(DIRTY.uri, DIRTY.path, 4, DIRTY.text),), (OpenDocument(DIRTY.uri, DIRTY.path, 3, "x"),)):
+        side.library.open = now
+        with pytest.raises(ToolFailure) as caught:
+            await side.side.edit(buffer, "x", "label")
+        assert caught.value.code == "STALE"
+        await side.side.saved(buffer)
+    assert side.client.asked == []
+    assert side.library.on_disk == []
+
+
+async def test_a_tool_is_told_why_an_editor_did_not_edit() -> None:
+    reason = {"applied": False, "failureReason": "it is read-only"}
+    for side, said in (
+        (editable(applyEdit=reason), "nothing was changed: the editor refused to edit a b: it is read-only"),
+        (editable(applyEdit=PeerGoneError("gone")), "nothing was changed: the editor was asked to edit a b and failed: gone"),
+        (editable(applies=False), "nothing was changed: a b has unsaved changes in an editor that cannot be asked to edit"),
+    ):
+        _, buffer = await side.side.snapshot()
+        with pytest.raises(ToolFailure) as caught:
+            await side.side.edit(buffer, "x", "label")
+        assert caught.value.code == "TOOL_FAILED"
+        assert caught.value.message.startswith(said)
+
+
+async def test_a_client_with_nothing_open_has_nothing_to_edit_and_is_told_nothing() -> None:
+    side = Side({})
+    with pytest.raises(ToolFailure, match="changed or closed in the editor"):
+        await side.side.edit(OpenBuffer("/a", "", 1), "x", "label")
+    await side.side.saved(OpenBuffer("/a", "", 1))
+    assert side.mounted == 0
+
+
+async def test_a_tool_that_wrote_a_clean_files_disk_has_that_remembered() -> None:
+    side = editable()
+    _, buffer = await side.side.snapshot()
+    await side.side.saved(buffer)
+    assert side.library.on_disk == [DIRTY]
 
 
 async def test_what_is_registered_is_registered_when_it_can_be_served() -> None:
