@@ -11,7 +11,8 @@ from refold_server.config_types import PrefixConfig
 from refold_server.loop.seams import NOWHERE, Seams
 from refold_server.plugins.chain import Failure
 from refold_server.prefix.built_in import Sights, built_in
-from refold_server.tools.open_buffers import NO_BUFFERS, OpenBuffers
+from refold_server.prefix.editor import OpenFiles
+from refold_server.tools.open_buffers import NO_BUFFERS
 from refold_server.tools.skills import SkillShelf
 
 EVERY = PrefixConfig()
@@ -33,7 +34,7 @@ async def composed(
     config: PrefixConfig = EVERY,
     *,
     shelf: SkillShelf = BARE,
-    buffers: OpenBuffers = NO_BUFFERS,
+    buffers: OpenFiles = NO_BUFFERS,
 ) -> dict[str, str]:
     """Compose the prefix of a session in `cwd`; give the text of each contributor that says something, in order."""
     failures: list[Failure] = []

@@ -15,10 +15,10 @@ from refold_server.plugins.registry import PluginRegistry, Plugins, registered
 from refold_server.plugins.seam import SESSION_PREFIX
 from refold_server.prefix.baseline import baseline
 from refold_server.prefix.contributor import Write, contributor
-from refold_server.prefix.editor import editor
+from refold_server.prefix.editor import OpenFiles, editor
 from refold_server.prefix.instructions import instructions
 from refold_server.prefix.skills import skills
-from refold_server.tools.open_buffers import NO_BUFFERS, OpenBuffers
+from refold_server.tools.open_buffers import NO_BUFFERS
 from refold_server.tools.skills import SkillShelf
 
 PLUGIN: Final = "refold"
@@ -29,7 +29,7 @@ class Sights(Struct, frozen=True):
     """What contributors look at besides a session's folder. `shelf` is asked when the first session is composed."""
 
     shelf: Callable[[], SkillShelf] = SkillShelf
-    buffers: OpenBuffers = NO_BUFFERS
+    buffers: OpenFiles = NO_BUFFERS
 
 
 def built_in(config: PrefixConfig, sights: Sights) -> Plugins:

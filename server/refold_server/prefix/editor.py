@@ -7,12 +7,12 @@ the workspace is not told. Without an editor there is nothing to say.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import anyio.to_thread
 
 from refold_server.tools.failure import ToolFailure
-from refold_server.tools.open_buffers import OpenBuffer, OpenBuffers
+from refold_server.tools.open_buffers import OpenBuffer
 from refold_server.tools.paths import Workspace, shown
 
 MAX_FILES: Final = 50
@@ -24,7 +24,15 @@ MAX_LANGUAGE: Final = 40
 _HEAD: Final = "Open in the person's editor when this session was opened:"
 
 
-async def editor(cwd: str, buffers: OpenBuffers) -> str | None:
+class OpenFiles(Protocol):
+    """The part of what an editor has open that is looked at here."""
+
+    async def snapshot(self) -> tuple[OpenBuffer, ...]:
+        """Give all of it as of now."""
+        ...
+
+
+async def editor(cwd: str, buffers: OpenFiles) -> str | None:
     """Give the files that are open, None when none is."""
     opened = await buffers.snapshot()
     if not opened:
