@@ -27,6 +27,7 @@ from refold_protocol.session.events import (
 from refold_protocol.session.messages import ToolCallBlock
 from refold_protocol.session.work import Work
 from refold_server.loop.folds import NOTHING_KNOWN, Folds, folds_step
+from refold_storage.backlog import same_error
 from refold_storage.interface import Handle
 from refold_storage.session_record import Parent
 
@@ -53,14 +54,20 @@ class Ledger:
         """Whether this is a fork's log in which no instance began yet: all but closers comes from its parent."""
         return is_seed(self.handle.record.parent, self.folds.work)
 
-    def append(self, *drafts: Draft) -> tuple[Event, ...]:
-        """Accept a batch, whole or not at all. Raises InvalidEventError and what the handle raises."""
+    def append(self, *drafts: Draft, closing: bool = False) -> tuple[Event, ...]:
+        """Accept a batch, whole or not at all. What is `closing`, because it ends what stands open, is accepted also where
+        the memory for what waits is used up. Raises InvalidEventError and what the handle raises."""
         if not drafts:  # the handle asks for no admission then, and `_next` is of another batch
             return ()
-        events = self.handle.append(drafts, admit=self._admit)
+        events = self.handle.append(drafts, admit=self._admit, closing=closing)
         self.folds = self._next
         self._index(events)
         return events
+
+    def refuse_stalled(self) -> None:
+        """Raise the LogError of the last commit, if that failed: nothing with an effect outside the log begins then."""
+        if self.handle.trouble is not None:
+            raise same_error(self.handle.trouble)
 
     async def flush(self) -> int:
         """Wait until everything accepted so far is durable; give the durable seq. Raises LogError."""

@@ -94,7 +94,7 @@ def _record_known(
         else:
             read_only = instance.host.is_read_only(call.name)
             drafts.extend(unanswered(place.turn, place.step, call, read_only=read_only))
-    instance.ledger.append(*drafts)
+    instance.ledger.append(*drafts, closing=True)
 
 
 async def _run_one(instance: Instance, place: Place, block: ToolCallBlock) -> Executed:
@@ -111,6 +111,7 @@ async def _answer(instance: Instance, call: Call) -> ToolAnswer:
     proposed = await host.propose(call.id, call.name, call.arguments)
     if isinstance(proposed, ToolAnswer):
         return proposed
+    instance.ledger.refuse_stalled()
     if proposed is None:
         return await seams.execute(call, lambda: host.run_tool(call.id, call.name, call.arguments))
     mode = host.permission_mode(instance.ledger.folds.settings)

@@ -108,7 +108,10 @@ def _turn_error(instance: Instance, error: RefoldError) -> TurnError:
 def _close(instance: Instance, given: PendingInput, turn: int, reason: TurnEndReason) -> None:
     """Append, in one batch, all that still stands open, then the turn's end."""
     ledger = instance.ledger
-    instance.seams.tell_failed_observers()
+    try:
+        instance.seams.tell_failed_observers()
+    except LogError as error:  # no room for that any more; the turn's end still has some
+        _log.error("turn %d: %s", turn, error.message)
     work = ledger.folds.work
     drafts: list[Draft] = []
     if work.step is not None:
@@ -121,7 +124,7 @@ def _close(instance: Instance, given: PendingInput, turn: int, reason: TurnEndRe
         drafts.append(Draft(StepEnd(turn, work.step, _outcome(reason))))
     if any(waiting.input == given.input for waiting in ledger.folds.pending):
         drafts.append(Draft(InputSettled(given.input, "aborted", "the turn ended before the prompt joined the history")))
-    ledger.append(*drafts, *joining_context(ledger), Draft(TurnEnd(turn, reason)))
+    ledger.append(*drafts, *joining_context(ledger), Draft(TurnEnd(turn, reason)), closing=True)
 
 
 def _outcome(reason: TurnEndReason) -> str:

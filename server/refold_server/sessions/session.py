@@ -143,16 +143,12 @@ class Session:
     async def inject(self, content: tuple[InputBlock, ...], source: Source) -> Accepted:
         """Tell the model something without asking anything. It joins the running turn before its next step or end; on an
         idle session it is a turn of its own without a step. Raises LogError, SessionBusyError."""
-        if self.turns.running is not None:
-            accepted = await self._accept("inject", content, source)
-            await self._join_if_idle(accepted)
-            return Accepted(accepted.input, accepted.seq)
-        self.turns.refuse_closing()
-        given = new_input_id()
-        turn = self.ledger.folds.work.last_turn + 1
-        events = self.append(*self._told_at_once(given, content, source))
-        await self.ledger.flush()
-        return Accepted(given, events[-4].seq, turn)
+        accepted = await self._accept("inject", content, source)
+        try:
+            turn = await self._join_if_idle(accepted)
+        except LogError:  # the injection is on disk, and that its turn is not yet is told as the log's trouble
+            turn = None
+        return Accepted(accepted.input, accepted.seq, turn)
 
     async def withdraw(self, given: InputId) -> int:
         """Take back an input that waits; give the seq of the record of that. Raises InputUnknownError, LogError."""
@@ -231,12 +227,13 @@ class Session:
     ) -> PendingInput:
         self.turns.refuse_closing()
         given = given or new_input_id()
-        event = self.append(*self._told_anew(), Draft(InputAccepted(given, mode, content, source, key)))[-1]
+        anew = () if mode == "inject" and self.turns.running is None else self._told_anew()
+        event = self.append(*anew, Draft(InputAccepted(given, mode, content, source, key)))[-1]
         try:
             await self.ledger.flush()
         except (LogError, anyio.get_cancelled_exc_class()):
             if self._waits(given):
-                self.ledger.append(Draft(InputSettled(given, "withdrawn", UNDURABLE)))
+                self.ledger.append(Draft(InputSettled(given, "withdrawn", UNDURABLE)), closing=True)
             raise
         return PendingInput(given, event.seq, mode, content, source)
 
@@ -276,14 +273,15 @@ class Session:
         content = text_content(PERMISSIONS_NOW[mode])
         return (*superseded, Draft(InputAccepted(new_input_id(), "inject", content, PERMISSIONS)))
 
-    async def _join_if_idle(self, given: PendingInput) -> None:
-        """Let an injection join by a turn of its own where the turn that it was meant for ended meanwhile."""
+    async def _join_if_idle(self, given: PendingInput) -> int | None:
+        """Let an injection join by a turn of its own where no turn runs that it can join; give that turn's number."""
         if self.turns.running is not None or not self._waits(given.input):
-            return
+            return None
         turn = self.ledger.folds.work.last_turn + 1
         start = Draft(TurnStart(turn, Trigger("injection", given.source, given.input)))
         self.append(start, as_context(given), Draft(TurnEnd(turn, COMPLETED)))
         await self.ledger.flush()
+        return turn
 
     def _pending(self, given: InputId) -> PendingInput:
         for one in self.ledger.folds.pending:

@@ -41,6 +41,7 @@ class Turns:
         self._changed = anyio.Event()
         self._trouble: RefoldError | None = None
         self._watchers: list[Callable[[], None]] = []
+        self._ledger.handle.watch_durable(self._made_durable)
 
     def take(self) -> int:
         """Reserve the next turn and give its number; `run` or `free` follows. Raises SessionBusyError."""
@@ -91,6 +92,7 @@ class Turns:
                 self._trouble = InvariantError(f"A bug in refold kept the turn from ending: {error!r}")
             finally:
                 self.running = self.input = None
+                self._forgive()
                 self.run_next()
                 self.tell()
 
@@ -158,6 +160,20 @@ class Turns:
         if self.running is not None:
             self._control.interrupt(cause)
         await self._idle()
+
+    def _made_durable(self, durable: int) -> None:
+        del durable
+        if self._trouble is not None and self.running is None and self._forgive():
+            self.run_next()  # what was queued behind the turn that could not be kept runs after all
+            self.tell()
+
+    def _forgive(self) -> bool:
+        """Forget the trouble of the last turn once its end is on disk; tell whether it was forgotten."""
+        end = None if self._trouble is None else self._ledger.turn_end(self._ledger.folds.work.last_turn)
+        if end is None or end.seq > self._ledger.handle.durable:
+            return False
+        self._trouble = None
+        return True
 
     async def _idle(self) -> None:
         while self.running is not None:
