@@ -11,7 +11,7 @@ import msgspec
 
 from refold_protocol.ids import SessionId
 from refold_protocol.rpc.composing import PrefixComposeResult, PrefixContribution
-from refold_protocol.session.estimate import estimate_message
+from refold_protocol.session.estimate import estimate_messages
 from refold_protocol.session.messages import Message
 from refold_server.loop.composition import Composition, Contribution
 from refold_server.loop.seams import Seams
@@ -51,21 +51,17 @@ async def compose_anew(seams: Seams) -> PrefixComposeResult:
 def _told(composition: Composition, cwd: str, *, composed: bool) -> PrefixComposeResult:
     messages = composition.messages
     rows = tuple(_row(one) for one in composition.contributions)
-    return PrefixComposeResult(cwd, composed, rows, _bytes(messages), _tokens(messages), _sha256(messages))
+    return PrefixComposeResult(cwd, composed, rows, _bytes(messages), estimate_messages(messages), _sha256(messages))
 
 
 def _row(one: Contribution) -> PrefixContribution:
     messages = one.messages
-    size, tokens, digest = _bytes(messages), _tokens(messages), _sha256(messages)
+    size, tokens, digest = _bytes(messages), estimate_messages(messages), _sha256(messages)
     return PrefixContribution(one.plugin, one.contributor, messages, size, tokens, digest, one.removed)
 
 
 def _bytes(messages: tuple[Message, ...]) -> int:
     return len(msgspec.json.encode(messages)) if messages else 0
-
-
-def _tokens(messages: tuple[Message, ...]) -> int:
-    return sum(estimate_message(message) for message in messages)
 
 
 def _sha256(messages: tuple[Message, ...]) -> str | None:
