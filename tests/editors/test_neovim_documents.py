@@ -106,6 +106,43 @@ def test_the_edit_of_a_dirty_buffer_is_taken_back_by_one_u(place: Place) -> None
     assert (place.workspace / "animals.txt").read_text() == "a horse\nthe zebra sleeps\n"
 
 
+ALLOW = 'permissions.mode = "allow"\n'
+EDIT: Any = {"calls": [{"name": "edit_file", "arguments": {"path": "animals.txt", "old": "zebra", "new": "lion 🦁"}}]}
+WRITE: Any = {"calls": [{"name": "write_file", "arguments": {"path": "animals.txt", "content": "a horse\nit runs\n"}}]}
+
+
+def test_a_models_edit_of_a_dirty_buffer_is_taken_back_by_one_u_and_leaves_the_disk_alone(place: Place) -> None:
+    place.script(EDIT, READ, {"text": "Edited."}, more=ALLOW)
+    with Neovim(place, "animals.txt") as nvim:
+        nvim.command("Refold")
+        session = nvim.session()
+        nvim.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr('animals.txt'), 0, 1, true, { 'unsaved' })")
+        nvim.command("RefoldPrompt edit it")
+        nvim.wait_turn(1)
+        assert lines(nvim) == ["unsaved", "the lion 🦁 sleeps"]
+        assert nvim.lua("return vim.bo[vim.fn.bufnr('animals.txt')].modified")
+        undo(nvim)
+        assert lines(nvim) == ["unsaved", "the zebra sleeps"]
+    edited, read = results(place, session)
+    assert edited.startswith("edited animals.txt: line 2\n[it is open in an editor with unsaved changes")
+    assert read.startswith("1\tunsaved\n2\tthe lion 🦁 sleeps\n"), "the model sees what it edited"
+    assert (place.workspace / "animals.txt").read_text() == "a horse\nthe zebra sleeps\n"
+
+
+def test_a_models_edit_of_a_clean_buffer_is_on_disk_loaded_again_and_taken_back_by_u(place: Place) -> None:
+    place.script(EDIT, READ, WRITE, {"text": "Edited."}, more=ALLOW)
+    with Neovim(place, "animals.txt") as nvim:
+        nvim.command("Refold")
+        session = nvim.session()
+        nvim.command("RefoldPrompt edit it")
+        nvim.wait_turn(1)
+        assert (place.workspace / "animals.txt").read_text() == "a horse\nit runs\n"
+        assert results(place, session)[::2] == ["edited animals.txt: line 2", "wrote animals.txt: line 2"]
+        nvim.command("checktime")
+        nvim.wait("vim.api.nvim_buf_get_lines(vim.fn.bufnr('animals.txt'), 1, 2, true)[1] == 'it runs'")
+        assert not nvim.lua("return vim.bo[vim.fn.bufnr('animals.txt')].modified")
+
+
 def test_a_clean_buffer_is_edited_on_disk_and_loaded_again(place: Place) -> None:
     place.script({"text": block("the zebra runs")})
     with Neovim(place, "animals.txt") as nvim:

@@ -138,6 +138,6 @@ async def test_e_06_links_that_stay_inside_are_written_through(tmp_path: Path) -
 
 
 async def test_a_large_file_is_read_whole_but_cannot_be_written_over(tmp_path: Path) -> None:
-    session = Changing(fill(tmp_path, {"a.txt": "line\n" * 4_000_000}))
-    assert text(await session.read()).startswith("1\tline\n2\tline\n")
+    session = Changing(fill(tmp_path, {"a.txt": ("line" * 1_000 + "\n") * 5_000}))
+    assert text(await session.read()).startswith("1\tline")
     assert text(await session.write("x")) == "a.txt is longer than 16 MiB; it is not changed"
