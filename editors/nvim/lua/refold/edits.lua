@@ -1,7 +1,9 @@
 -- Owns the daemon's edits of buffers (`workspace/applyEdit`): each is one step of its own for undo, and none is made on
--- another text than the one it is for. The making itself is the built-in client's.
+-- another text than the one it is for. The making itself is the built-in client's. A file that a tool changed on disk is loaded
+-- again where it is shown.
 
 local daemon = require("refold.daemon")
+local sessions = require("refold.sessions")
 
 local M = {}
 
@@ -49,6 +51,26 @@ function M.apply(params, context)
   return vim.lsp.handlers["workspace/applyEdit"](nil, { edit = params.edit }, context)
 end
 
+---Look at the disk anew for a file that the daemon says it wrote.
+---@param path string
+local function written(path)
+  local real = vim.uv.fs_realpath(path)
+  for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
+    local name = vim.api.nvim_buf_get_name(buffer)
+    if real and vim.api.nvim_buf_is_loaded(buffer) and name ~= "" and vim.uv.fs_realpath(name) == real then
+      vim.cmd.checktime(buffer)
+    end
+  end
+end
+
 daemon.on("workspace/applyEdit", M.apply)
+
+sessions.on_event(function(session, event)
+  local meta = event.type == "tool/result" and event.data.meta
+  local known, said = pcall(vim.json.decode, meta or "")
+  if known and type(said) == "table" and type(said.path) == "string" and said.unsaved == false then
+    written(vim.fs.joinpath(session.cwd, said.path))
+  end
+end)
 
 return M
