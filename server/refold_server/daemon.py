@@ -35,6 +35,7 @@ from refold_server.rpc.handover import Handover
 from refold_server.rpc.routes import routes
 from refold_server.rpc.status_notices import StatusNotices
 from refold_server.rpc.trace import Trace
+from refold_server.rpc.trouble_notices import TroubleNotices
 from refold_server.sessions.registry import Sessions
 from refold_server.sessions.session import Session
 from refold_server.stores import open_configured_store
@@ -138,11 +139,12 @@ class Daemon:
         info = self._params.client_info
         client = None if info is None else ClientInfo(info.name, info.version)
         source = Source("client", None if client is None else client.name)
-        notices = StatusNotices(self._endpoint.notify)
+        notices, troubles = StatusNotices(self._endpoint.notify), TroubleNotices(self._endpoint.notify)
         asking = ApprovalRequests(self._endpoint.request, self._group, source)
 
         def watch(session: Session) -> None:
             notices.watch(session)
+            troubles.watch(session)
             asking.watch(session)
 
         sessions = Sessions(store, shared.host, self._spawn, client, watch, shared.plugins)

@@ -1,6 +1,7 @@
 """Owns `sessions/changed`: the status words of the sessions that this daemon writes, for status lines and pickers.
 
-A word is told once what it follows from is durable, and only when it is another one than before.
+A word is told once what it follows from is durable, and only when it is another one than before. `broken` is told at
+once: it is about the log, not in it.
 """
 
 from __future__ import annotations
@@ -42,10 +43,11 @@ class StatusNotices:
         def look() -> None:
             nonlocal told
             word = session.status().status
-            if word != told and moved <= handle.durable:
+            if word != told and (word == "broken" or moved <= handle.durable):
                 told = word
                 self._notify("sessions/changed", SessionsChangedNotice(session.id, word, handle.durable))
 
         handle.observe(accepted)
         handle.watch_durable(lambda _: look())
+        handle.watch_trouble(lambda _: look())
         session.turns.watch(look)
