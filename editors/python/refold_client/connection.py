@@ -40,7 +40,8 @@ class Connection:
         self._notified: dict[str, Callable[[Any], bool | None]] = {}
         self._asked: dict[str, Callable[[Any], Awaitable[Any]]] = {}
         self._unclaimed: list[Any] = []
-        self._answering: dict[Any, asyncio.Task[None]] = {}
+        self._asked_now: dict[Any, asyncio.Task[Any]] = {}
+        self._replying: set[asyncio.Task[None]] = set()
         self.ended = False
         """Whether the daemon has closed its output."""
         self._last_id = 0
@@ -108,7 +109,7 @@ class Connection:
             self.ended = True
             for waiting in self._waiting.values():
                 waiting.done.set()
-            for task in self._answering.values():
+            for task in self._asked_now.values():
                 task.cancel()
 
     def complain(self) -> None:
@@ -130,14 +131,11 @@ class Connection:
         if "method" not in message:
             claimed = self._take_reply(message)
         elif "id" in message:
-            handler = self._asked.get(message["method"])
-            claimed = handler is not None
-            task = asyncio.create_task(self._answer(message["id"], handler, message.get("params")))
-            self._answering[message["id"]] = task
-            task.add_done_callback(lambda _: self._answering.pop(message["id"], None))
+            claimed = message["method"] in self._asked
+            self._begin_answer(message["id"], message["method"], message.get("params"))
         elif message["method"] == "$/cancelRequest":
             claimed = True  # also where the answer is on its way already
-            if (task := self._answering.get(message["params"]["id"])) is not None:
+            if (task := self._asked_now.get(message["params"]["id"])) is not None:
                 task.cancel()
         elif message["method"] in self._notified:
             claimed = self._notified[message["method"]](message.get("params")) is not False
@@ -154,24 +152,33 @@ class Connection:
         waiting.done.set()
         return True
 
-    async def _answer(self, request_id: Any, handler: Callable[[Any], Awaitable[Any]] | None, params: Any) -> None:
+    def _begin_answer(self, request_id: Any, method: str, params: Any) -> None:
+        answering = self._asked_now[request_id] = asyncio.create_task(self._answer(method, params))
+        replying = asyncio.create_task(self._reply(request_id, answering))
+        self._replying.add(replying)
+        replying.add_done_callback(self._replying.discard)
+
+    async def _answer(self, method: str, params: Any) -> Any:
+        handler = self._asked.get(method)
+        if handler is None:
+            raise RpcError({"code": -32601, "message": "this client does not answer that"})
+        return await handler(params)
+
+    async def _reply(self, request_id: Any, answering: asyncio.Task[Any]) -> None:
+        """Reply once, whatever became of the answer; it may have been cancelled before it began."""
+        await asyncio.wait({answering})
+        del self._asked_now[request_id]
         reply: Json = {"jsonrpc": "2.0", "id": request_id}
-        try:
-            if handler is None:
-                raise RpcError({"code": -32601, "message": "this client does not answer that"})
-            reply["result"] = await handler(params)
-        except RpcError as error:
-            reply["error"] = {"code": error.code, "message": error.message}
-        except asyncio.CancelledError:
+        error = None if answering.cancelled() else answering.exception()
+        if answering.cancelled():
             reply["error"] = {"code": -32800, "message": "cancelled"}
-            if not self.ended:
-                await self._send(reply)
-            raise
-        except Exception as error:  # noqa: BLE001  # answered, and raised where the caller looks
+        elif isinstance(error, RpcError):
+            reply["error"] = {"code": error.code, "message": error.message}
+        elif error is not None:  # answered, and raised where the caller looks
             reply["error"] = {"code": -32603, "message": "the client's handler failed"}
             self._unclaimed.append(error)
-        finally:
-            self._answering.pop(request_id, None)  # from here on a cancellation comes too late
+        else:
+            reply["result"] = answering.result()
         await self._send(reply)
 
 

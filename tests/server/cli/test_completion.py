@@ -72,8 +72,8 @@ def test_each_script_has_every_command_and_every_option(refold: Here, shell: str
         assert row.name in script
         for word in row.options:
             for flag in word.flags:
-                spelled = f"-l {flag[2:]}" if shell == "fish" and flag.startswith("--") else flag
-                assert spelled.replace("-h", "h") in script
+                spelled = f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}"
+                assert (spelled if shell == "fish" else flag) in script
 
 
 def test_the_grammar_says_what_stands_where() -> None:
@@ -84,6 +84,7 @@ def test_the_grammar_says_what_stands_where() -> None:
         "--help": "nothing",
         "--session": "session",
         "--model": "text",
+        "--permissions": "choice",
         "--json": "nothing",
         "--store": "folder",
         "--config": "file",

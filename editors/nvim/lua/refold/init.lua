@@ -10,6 +10,7 @@ function M.setup(settings)
 end
 
 local function load()
+  require("refold.approvals")
   require("refold.edits")
   require("refold.selection")
   return require("refold.sessions"), require("refold.chat"), require("refold.prompts")
