@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from refold_protocol.errors import LogBusyError
+from refold_storage.occupants import lock_holders
 
 OCCUPANCY_FILE: Final = "store.lock"
 
@@ -55,7 +56,12 @@ def occupy_alone(folder: Path) -> Occupancy:
     """Keep everybody else from opening the store. Raises LogBusyError when anybody has it open, this process included."""
     held = _lock(folder, fcntl.LOCK_EX)
     if held is None:
-        raise LogBusyError(f"the store in {folder} is open; close every editor and every refold that uses it first")
+        pids = lock_holders(folder / OCCUPANCY_FILE)
+        who = f" in {'process' if len(pids) == 1 else 'the processes'} {', '.join(map(str, pids))}" if pids else ""
+        raise LogBusyError(
+            f"the store in {folder} is open{who}; close every editor and every refold that uses it first",
+            holder=pids[0] if pids else None,
+        )
     return held
 
 

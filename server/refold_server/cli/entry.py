@@ -40,5 +40,6 @@ def _run(argv: Sequence[str]) -> int:
     if options.command is None:
         Screen(sys.stderr, vital=False).put(parser.format_help())
         return USAGE
-    command: Callable[[argparse.Namespace], int] = import_module(f"refold_server.cli.{options.command}").command
+    module = "import_file" if options.command == "import" else options.command  # no module can have a keyword's name
+    command: Callable[[argparse.Namespace], int] = import_module(f"refold_server.cli.{module}").command
     return command(options)

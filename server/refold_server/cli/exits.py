@@ -62,4 +62,6 @@ _ENDS: Final = {
     "interrupted": INTERRUPTED,
 }
 
-_USAGE_KINDS: Final = frozenset({"config.invalid", "session.unknown", "model.unconfigured", "turn.mismatch", "seq.range"})
+_USAGE_KINDS: Final = frozenset(
+    {"config.invalid", "session.unknown", "session.exists", "model.unconfigured", "turn.mismatch", "seq.range"}
+)

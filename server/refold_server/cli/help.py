@@ -20,6 +20,12 @@ SUMMARIES: Final[dict[str, str]] = {
     "cache": "show what each request shares with the one before, and what broke it",
     "verify": "prove that logs are whole and that each request follows from them",
     "doctor": "look for what is wrong with store, configuration and providers",
+    "fork": "begin a session with the events of another",
+    "archive": "leave sessions out of lists, or bring them back",
+    "delete": "delete sessions for good",
+    "export": "write a session as JSON Lines",
+    "import": "read a session that was exported",
+    "store": "compact the store, or count anew what lists show",
     "demo": "run a turn with tools on the current folder, offline, and prove it",
     "prefix": "show what stands before a session's history, and who says it",
     "schema": "print the protocol's methods and types, for programs in other languages",
@@ -73,6 +79,32 @@ DESCRIPTIONS: Final[dict[str, str]] = {
         """Look at the store (format, sizes, who writes, who reads), the configuration in force, the providers, the disk and
         the versions, and say what is wrong and what to do about it. Keys are looked for and never shown. Changes nothing."""
     ),
+    "fork": _filled(
+        """Begin a session with the events of another, up to any of them, and print its id. Nothing is copied. A turn that is
+        cut in the middle is closed when the fork is opened first; what waits in the parent does not wait in the fork. Of a
+        session that another process writes, what is on disk can be forked."""
+    ),
+    "archive": _filled(
+        """Leave sessions out of lists that do not ask for archived ones; nothing else changes. With --undo, bring them back."""
+    ),
+    "delete": _filled(
+        """Delete sessions for good, after asking on the terminal. Forks of them keep what they inherited. A session that
+        another process has open for writing is not deleted. Their bytes stay in the store's file until they are
+        overwritten, or until `refold store compact`."""
+    ),
+    "export": _filled(
+        """Write a session as JSON Lines: the first line is the record of the session, each other one an event, exactly as it is
+        stored. Works while another process writes the session. A damaged log is written up to the damage."""
+    ),
+    "import": _filled(
+        """Read a session from a file that `refold export` wrote, and print its id. It has the same events, byte for byte, and
+        the same digests. A file that was changed or cut off is refused with the line that is wrong, and nothing is imported."""
+    ),
+    "store": _filled(
+        """Take care of the store as a whole. `compact` writes its file anew without what is free, so that it shrinks and what
+        was deleted is gone from it; it needs as much free space as the store holds, and nobody may have the store open.
+        `rebuild` counts titles, totals and last activities anew from the logs."""
+    ),
     "demo": _filled(
         """Run a turn with tools on the current folder with the embedded provider, which needs no network and no key; then
         rebuild and compare each of its requests in another process, and say where the log is."""
@@ -112,6 +144,12 @@ EXITS: Final[dict[str, dict[int, str]]] = {
     "verify": _READING
     | {COMPLETED: "nothing differs", INTERNAL: "something differs, or a log cannot be read; or an internal error"},
     "doctor": _READING | {COMPLETED: "nothing is wrong", INTERNAL: "something is wrong; or an internal error"},
+    "fork": _READING,
+    "archive": _READING,
+    "delete": _READING,
+    "export": _READING | {INTERNAL: "the session is damaged, and was exported up to there; or internal error, or output lost"},
+    "import": _READING | {INTERNAL: "the file is damaged or no export, and nothing was imported; or an internal error"},
+    "store": _READING | {INTERNAL: "a session could not be counted; or an internal error"},
     "demo": MEANINGS,
     "prefix": _READING,
     "schema": _PRINTING,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
 from refold_server import __version__
+from refold_server.cli.argument_types import count, turn_and_step, unicode_text
 from refold_server.cli.help import DESCRIPTIONS, PROGRAM, SUMMARIES, defaults_text, exits_text
+from refold_server.cli.keeping_grammar import add_keeping
 from refold_server.cli.people import printable
 from refold_server.cli.screen import Screen
 
@@ -68,32 +69,11 @@ def build_parser() -> Parser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
     for add in (_add_serve, _add_run, _add_sessions, _add_log, _add_rebuild, _add_cache, _add_verify, _add_doctor, _add_demo):
         add(commands)
+    add_keeping(lambda command: _with_places(_add(commands, command)))
     _add_prefix(commands)
     _add_schema(commands)
     _add_completion(commands)
     return parser
-
-
-def turn_and_step(text: str) -> tuple[int, int]:
-    """Read `TURN.STEP`. Raises ArgumentTypeError."""
-    found = re.fullmatch(r"([1-9]\d{0,8})\.([1-9]\d{0,8})", text, re.ASCII)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not TURN.STEP, for example 1.2 (both count from 1)")
-    return int(found[1]), int(found[2])
-
-
-def unicode_text(text: str) -> str:
-    """Take text that the log can hold. Raises ArgumentTypeError for bytes that are not UTF-8."""
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not UTF-8")
-    return text
-
-
-def count(text: str) -> int:
-    """Read a number that is at least 1. Raises ArgumentTypeError."""
-    if re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII) is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
-    return int(text)
 
 
 def _add(commands: Commands, command: str) -> Parser:
@@ -235,3 +215,8 @@ def _add_session(command: argparse.ArgumentParser) -> None:
 def _add_places(command: argparse.ArgumentParser) -> None:
     command.add_argument("--store", metavar="FOLDER", help="where sessions are kept; goes before REFOLD_STORE")
     command.add_argument("--config", metavar="FILE", help="the configuration file; goes before REFOLD_CONFIG")
+
+
+def _with_places(command: Parser) -> Parser:
+    _add_places(command)
+    return command

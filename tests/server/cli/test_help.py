@@ -13,7 +13,11 @@ from refold_server.cli.help import DESCRIPTIONS, EXITS, SUMMARIES
 from refold_server.cli.parser import VIEWS, turn_and_step, unicode_text
 from tests.support.commands import Here
 
-COMMANDS = ("serve", "run", "sessions", "log", "rebuild", "cache", "verify", "doctor", "demo", "prefix", "schema", "completion")
+COMMANDS = (
+    *("serve", "run", "sessions", "log", "rebuild", "cache", "verify", "doctor"),
+    *("fork", "archive", "delete", "export", "import", "store"),
+    *("demo", "prefix", "schema", "completion"),
+)
 PLACELESS = ("schema", "completion")
 """Commands that need neither a store nor a configuration."""
 

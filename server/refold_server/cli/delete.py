@@ -1,0 +1,68 @@
+"""Owns `refold delete`: which sessions are meant is shown, somebody says yes, and they are gone."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from refold_protocol.errors import RefoldError
+from refold_protocol.ids import SessionId
+from refold_server.cli.exits import COMPLETED, INTERRUPTED, USAGE, exit_of_error
+from refold_server.cli.failures import tell_failure
+from refold_server.cli.interrupts import run_reading
+from refold_server.cli.opened import opened, read_config
+from refold_server.cli.people import one_line
+from refold_server.cli.screen import Screen
+from refold_storage.interface import Store
+
+TITLE_CHARACTERS: Final = 60
+"""How much of a title is shown of a session that is to go."""
+
+
+def command(options: argparse.Namespace) -> int:
+    """Delete sessions."""
+    return run_reading(partial(_command, options))
+
+
+async def _command(options: argparse.Namespace) -> int:
+    out, aside = Screen(sys.stdout), Screen(sys.stderr, vital=False)
+    async with opened(read_config(options), plugins=False) as around:
+        names = list(dict.fromkeys(map(SessionId, options.sessions)))
+        titles = [_called(around.store, name) for name in names]  # all of them are there, or nothing happens
+        if not options.yes and (refusal := _refused(aside, titles)) is not None:
+            return refusal
+        code = COMPLETED
+        for name in names:
+            try:
+                await around.store.delete(name)
+            except RefoldError as error:  # one that cannot go must not keep the others
+                code = code or exit_of_error(error)
+                tell_failure(error)
+            else:
+                out.line(f"deleted {name}")
+    out.flush()
+    return code
+
+
+def _called(store: Store, session: SessionId) -> str:
+    """Give what a person calls a session. Raises SessionNotFoundError."""
+    title = store.get(session).summary.title
+    return session if title is None else f"{session}  {one_line(title, TITLE_CHARACTERS)}"
+
+
+def _refused(aside: Screen, titles: Sequence[str]) -> int | None:
+    """Ask whether these sessions may go. Gives the exit code where nobody said so, None for a yes."""
+    if not (aside.terminal and sys.stdin.isatty()):
+        aside.line("refold: nobody can be asked here; --yes deletes without asking")
+        return USAGE
+    for title in titles:
+        aside.line(f"  {title}")
+    many = "this session" if len(titles) == 1 else f"these {len(titles)} sessions"
+    aside.put(f"Delete {many} for good? y: yes, N: no > ", now=True)
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return None
+    aside.line("Nothing was deleted.")
+    return INTERRUPTED

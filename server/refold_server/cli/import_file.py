@@ -1,0 +1,68 @@
+"""Owns `refold import`: a session read from a file that `refold export` wrote, whole or not at all."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from refold_protocol.errors import ConfigError, DigestMismatchError, SessionAlreadyExistsError, SessionCorruptionError
+from refold_server.cli.exits import COMPLETED, INTERNAL
+from refold_server.cli.failures import tell_failure
+from refold_server.cli.interrupts import run_reading
+from refold_server.cli.opened import opened, read_config
+from refold_server.cli.screen import Screen
+from refold_server.cli.verify import progress
+from refold_server.clock import epoch_ms, new_session_id
+from refold_storage.importing import Incoming
+from refold_storage.interface import no_progress
+
+BLOCK_BYTES: Final = 256 * 1024
+"""What is read of the file at a time."""
+
+
+def command(options: argparse.Namespace) -> int:
+    """Import a session and print its id."""
+    return run_reading(partial(_command, options))
+
+
+async def _command(options: argparse.Namespace) -> int:
+    out, aside = Screen(sys.stdout), Screen(sys.stderr, vital=False)
+    config = read_config(options)
+    with _source(options.file) as file:
+        try:
+            incoming = Incoming(_blocks(file))
+            renamed = (new_session_id(), epoch_ms()) if options.new_id else None
+            async with opened(config, create=True, plugins=False) as around:
+                with progress(aside, incoming.record.tail + 1) as told:
+                    record = await incoming.land(around.store, renamed=renamed, progress=told or no_progress)
+        except SessionAlreadyExistsError as error:
+            raise SessionAlreadyExistsError(f"{error.message}; --new-id imports it under another one") from None
+        except (SessionCorruptionError, DigestMismatchError) as error:  # the file is what is wrong, and nothing was done
+            tell_failure(error)
+            return INTERNAL
+    out.line(record.id)
+    out.flush()
+    return COMPLETED
+
+
+@contextmanager
+def _source(name: str) -> Generator[BinaryIO]:
+    """Give the file, or standard input for `-`. Raises ConfigError for one that cannot be read."""
+    if name == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        with Path(name).open("rb") as file:
+            yield file
+    except OSError as error:
+        raise ConfigError("FILE", f"{name} cannot be read: {error.strerror or error}") from error
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    while block := file.read(BLOCK_BYTES):
+        yield block
