@@ -103,6 +103,12 @@ def test_a_diff_looks_like_this() -> None:
     ]
 
 
+@pytest.mark.parametrize(("between", "hunks"), [(6, 1), (7, 2)])
+def test_changes_whose_surroundings_touch_share_a_hunk(between: int, hunks: int) -> None:
+    text = "a\n" + "same\n" * between + "a\n"
+    assert unified_diff("x", text, text.replace("a\n", "b\n")).count("@@ -") == hunks
+
+
 @pytest.mark.parametrize("most", ["_MAX_EDITS", "_MAX_COMPARED"])
 def test_texts_that_differ_too_much_are_given_as_one_replacement(monkeypatch: pytest.MonkeyPatch, most: str) -> None:
     old = ["same\n", *(f"old {number}\n" for number in range(20)), "mid\n", *(f"old {number}\n" for number in range(20))]

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from refold_server.tools.execute import execute
+from refold_server.tools.registry import built_in_tools
 from tests.support.changes import Changing
 from tests.support.patching import patched
 from tests.support.tool_calls import code, fill, text
@@ -140,4 +142,6 @@ async def test_e_06_links_that_stay_inside_are_written_through(tmp_path: Path) -
 async def test_a_large_file_is_read_whole_but_cannot_be_written_over(tmp_path: Path) -> None:
     session = Changing(fill(tmp_path, {"a.txt": ("line" * 1_000 + "\n") * 5_000}))
     assert text(await session.read()).startswith("1\tline")
+    last = await execute(built_in_tools(), "read_file", '{"path":"a.txt","startLine":5000}', session.context)
+    assert text(last) == "5000\t" + "line" * 1_000
     assert text(await session.write("x")) == "a.txt is longer than 16 MiB; it is not changed"
