@@ -86,6 +86,7 @@ _CHUNKS: tuple[Chunk, ...] = (
     UsageChunk(Usage(11, 5)),
     FinishChunk("stop"),
 )
+_USAGES = (None, Usage(11, 5), Usage(300, 40, 200, 20, 30), Usage(0, 0))
 _ENDS = (COMPLETED, MAX_TOKENS, blocked("no"), aborted(AbortCause("user")))
 
 
@@ -179,8 +180,10 @@ def _request(log: Log, luck: _Luck) -> Iterator[Draft]:
     yield Draft(LlmRetry(turn, step, attempt, "provider.timeout", 10))
     yield from [Draft(AssistantChunk(turn, step, attempt, _CHUNKS[luck.one % len(_CHUNKS)]))] * 4
     yield Draft(AssistantChunk(turn, step + 1, attempt, _CHUNKS[0]))
-    message = AssistantMessage(turn, step, _content(log, luck), "engine", "chain", "stop")
-    yield from [Draft(message, "append", work.stream.ranges)] * 6
+    model, usage, interrupted = ("chain", "chain", "random")[luck.one % 3], _USAGES[luck.two % 4], luck.one % 5 == 4
+    message = AssistantMessage(turn, step, _content(log, luck), "engine", model, "stop", usage, interrupted)
+    cited = (work.stream.ranges, work.stream.ranges, work.stream.ranges[:-1], None)[luck.two // 4 % 4]
+    yield from [Draft(message, "append", cited)] * 6
     yield Draft(AssistantMessage(turn, step + 1, (), "engine", "chain", "stop"), "append", ())
 
 
