@@ -1,4 +1,4 @@
-"""Owns `$/progress` of turns that were started with a `workDoneToken`: begin, a report for each step and tool, the end.
+"""Owns `$/progress` of turns that were started with a `workDoneToken`: begin, a report for each step, tool, question, the end.
 
 A projection of the log like any other: told from events, after they were accepted. A token names one turn at a time.
 """
@@ -13,6 +13,7 @@ from refold_protocol.rpc.notices import ProgressNotice, WorkDone
 from refold_protocol.rpc.params import ProgressToken
 from refold_protocol.session.events import (
     AbortCause,
+    ApprovalAsked,
     Event,
     InputSettled,
     SteeringMessage,
@@ -84,6 +85,8 @@ class Progress:
                     self._tell(token, WorkDone("report", message=f"step {step}: waiting for the model"))
                 case ToolCall(turn=turn, step=step, name=name) if turn == followed.turn:
                     self._tell(token, WorkDone("report", message=f"step {step}: {name}"))
+                case ApprovalAsked(tool=name) if followed.turn == followed.session.ledger.folds.work.turn:
+                    self._tell(token, WorkDone("report", message=f"{name} waits for permission"))
                 case TurnEnd(turn=turn, reason=reason) if turn == followed.turn:
                     self._end(token, followed, reason.kind)
                     return

@@ -9,8 +9,8 @@ from refold_protocol.rpc.notices import ProgressNotice
 from refold_protocol.session.events import AbortCause
 from refold_protocol.session.messages import text_content
 from refold_server.rpc.progress import Progress
-from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, says
-from tests.support.loops import CLIENT, scripted_session
+from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, calls, says
+from tests.support.loops import CLIENT, echo, scripted_session
 
 pytestmark = pytest.mark.anyio
 
@@ -48,3 +48,27 @@ async def test_progress_of_steering_ends_with_the_turn_that_it_joined() -> None:
 
 async def test_progress_of_left_over_steering_is_that_of_the_turn_that_it_became() -> None:
     assert await told_of_steering(stopped=True) == ["turn", "step 1: waiting for the model", "completed"]
+
+
+async def test_progress_says_that_a_call_waits_for_permission() -> None:
+    told: list[str] = []
+
+    def notify(method: str, notice: object) -> None:
+        assert isinstance(notice, ProgressNotice)
+        told.append(notice.value.message or "")
+
+    host = ScriptedHost(ScriptedProvider(calls(("c1", "write", "{}")), says("done")), {"write": echo})
+    host.alone = host.asking = {"write"}
+    async with scripted_session(host) as session:
+        approvals = session.instance.approvals
+        approvals.watch(lambda question: void(approvals.answer(question.id, "denied", "once", CLIENT)), lambda _: None)
+        progress = Progress(notify)
+        accepted, number, _ = await session.start(text_content("go"), CLIENT)
+        progress.follow(progress.reserve("t"), session, accepted.input, number)
+        await session.turns.wait(number)
+    assert told[-4:] == ["step 1: write", "write waits for permission", "step 2: waiting for the model", "completed"]
+
+
+def void(value: object) -> None:
+    """Drop a result."""
+    del value
