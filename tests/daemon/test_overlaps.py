@@ -112,3 +112,20 @@ async def test_a_session_that_is_being_closed_can_be_read(place: Place) -> None:
         await closing
         assert await renaming == len(before["events"])
         assert len((await client.read(session, "events"))["events"]) == len(before["events"]) + 1
+
+
+def test_a_proof_of_a_session_that_is_closed_meanwhile_is_given_all_the_same(place: Place) -> None:
+    """The log is longer than what is checked in one go, so the closing comes in between."""
+    place.script({"text": "x" * 4_000, "chunk": 1})
+    with Process(SERVE, place.daemon_env) as process:
+        session = begun(process, place).call("session/open", {"cwd": str(place.workspace)})["session"]
+        given: Any = {"session": session}
+        turn = process.call("turn/start", {**given, "content": [{"type": "text", "text": "go"}]})["turn"]
+        end = process.call("turn/wait", {**given, "turn": turn})
+        which: Any = {**given, "turn": turn, "step": 1}
+        for method, params in (("log/verify", given), ("request/rebuild", which), ("request/explain", which)):
+            answered, closed = together(process, (method, params), ("session/close", given))
+            assert closed is None
+            assert "code" not in answered
+            assert answered == process.call(method, params)
+            assert process.call("session/open", given)["tail"] == end["seq"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from refold_protocol.rpc.explaining import RequestExplainParams, RequestExplainResult
 from refold_protocol.rpc.params import LogVerifyParams, RequestRebuildParams
 from refold_protocol.rpc.results import LogVerifyResult, Mismatch, RequestRebuildResult
+from refold_protocol.session.explain import RequestHistory
+from refold_protocol.verify import Report
 from refold_server.checks.attribution import request_history
-from refold_server.checks.offline import check_log, rebuilt_request
+from refold_server.checks.offline import Rebuilt, check_log, rebuilt_request
 from refold_server.rpc.explained import explain_result
-from refold_server.sessions.reading import examining, reading
+from refold_server.sessions.reading import examining, read_whole, reading
 from refold_server.sessions.registry import Sessions
 
 
@@ -20,22 +22,34 @@ class ProofMethods:
 
     async def rebuild(self, params: RequestRebuildParams) -> RequestRebuildResult:
         """request/rebuild."""
-        async with reading(self._sessions, params.session) as (handle, _):
-            rebuilt = await rebuilt_request(handle, params.turn, params.step)
+
+        async def rebuild() -> Rebuilt:
+            async with reading(self._sessions, params.session) as (handle, _):
+                return await rebuilt_request(handle, params.turn, params.step)
+
+        rebuilt = await read_whole(rebuild)
         return RequestRebuildResult(rebuilt.body.decode(), rebuilt.sha256, rebuilt.request_sha256, rebuilt.verdict)
 
     async def explain(self, params: RequestExplainParams) -> RequestExplainResult:
         """request/explain."""
-        async with reading(self._sessions, params.session) as (handle, _):
-            history = await request_history(handle)
+
+        async def look() -> RequestHistory:
+            async with reading(self._sessions, params.session) as (handle, _):
+                return await request_history(handle)
+
+        history = await read_whole(look)
         against = None if params.against is None else (params.against.turn, params.against.step)
         found = history.explain((params.turn, params.step), against)
         return explain_result(found.row, found.against, found.state)
 
     async def verify(self, params: LogVerifyParams) -> LogVerifyResult:
         """log/verify."""
-        async with examining(self._sessions, params.session) as handle:
-            report = await check_log(handle)
+
+        async def check() -> Report:
+            async with examining(self._sessions, params.session) as handle:
+                return await check_log(handle)
+
+        report = await read_whole(check)
         first = report.differences[0] if report.differences else None
         mismatch = None if first is None else Mismatch(first.check, first.seq, first.message, first.last)
         return LogVerifyResult(report.events, report.requests, report.equal, report.not_shipped, mismatch)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
+from refold_protocol.errors import SessionHandleClosedError
 from refold_protocol.ids import SessionId
 from refold_server.sessions.registry import Sessions
 from refold_storage.interface import Handle
+
+Read = TypeVar("Read")
 
 
 @asynccontextmanager
@@ -36,3 +40,12 @@ async def reading(sessions: Sessions, session: SessionId) -> AsyncGenerator[tupl
         yield handle, sessions.store.is_owned(session)
     finally:
         await handle.close()
+
+
+async def read_whole(read: Callable[[], Awaitable[Read]]) -> Read:
+    """Give what a read gives that lets others run meanwhile. It is made once more where the session was closed here before
+    it was over: that handle is gone then, and the log is not. Raises what `read` raises."""
+    try:
+        return await read()
+    except SessionHandleClosedError:  # the next one opens a handle of its own
+        return await read()
