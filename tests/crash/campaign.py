@@ -1,0 +1,106 @@
+"""Owns many kills in a row, and what they come to. A store lives through some kills, then another one is made.
+
+Given the seed, the same kills come in the same order, as far as scheduling allows: which store, which script, which place.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct, field
+
+from tests.crash.child import Ground
+from tests.crash.kill import Plan, kill_one, plan_of
+from tests.crash.points import POINTS, Point
+from tests.crash.told import Told
+
+STORE_KILLS: Final = 8
+"""Kills that one store lives through."""
+
+
+class Wanted(Struct, frozen=True):
+    """How often to kill, from which seed, beginning with which store; in which folder stores are made (None: the system's
+    for temporary files); whether children promise what they have not done, to see that it is noticed."""
+
+    kills: int
+    seed: int
+    first: int = 0
+    folder: Path | None = None
+    sabotage: bool = False
+
+
+class Failure(Struct, frozen=True):
+    """A kill after which something was not as it must be: where the store is kept, how to repeat it, what was found."""
+
+    kill: int
+    store: str
+    again: str
+    faults: tuple[str, ...]
+
+
+class Outcome(Struct):
+    """What a campaign came to. `events` and `ms` have a number for each kill: what was accepted and not on disk; `hits` says
+    how often a life ended at each fail point; `missed` how many lives ended before they got to theirs."""
+
+    kills: int = 0
+    facts: int = 0
+    events: list[int] = field(default_factory=list[int])
+    ms: list[int] = field(default_factory=list[int])
+    hits: Counter[str] = field(default_factory=Counter[str])
+    missed: int = 0
+    failures: list[Failure] = field(default_factory=list[Failure])
+
+
+def plans(seed: int, store: int) -> list[Plan]:
+    """Give the kills of store number `store`. Every second one is at a fail point, in their order over all stores."""
+    rng = random.Random(f"{seed} {store}")
+    points: list[Point | None] = []
+    for place in range(STORE_KILLS):
+        at = (store * STORE_KILLS + place) // 2
+        points.append(POINTS[at % len(POINTS)] if place % 2 else None)
+    closing = [point is not None and point.name.startswith("closers") for point in [*points[1:], None]]
+    return [
+        plan_of(f"{seed}.{store}.{place}", point, cold=closing[place] or rng.random() < 0.3)
+        for place, point in enumerate(points)
+    ]
+
+
+def campaign(wanted: Wanted, told: Callable[[str], None]) -> Outcome:
+    """Kill as often as wanted; `told` is given a line about each store."""
+    outcome = Outcome()
+    store = wanted.first
+    while outcome.kills < wanted.kills:
+        if not _store(wanted, store, outcome):
+            told(f"store {store}: {outcome.failures[-1].faults[0]}")
+        told(f"{outcome.kills} kills, {outcome.facts} facts, {len(outcome.failures)} failures")
+        store += 1
+    return outcome
+
+
+def _store(wanted: Wanted, store: int, outcome: Outcome) -> bool:
+    """Kill along the plans over one store; stop at the first failure, and keep the store then."""
+    ground, told = Ground(Path(tempfile.mkdtemp(prefix="refold-crash-", dir=wanted.folder))), Told()
+    ground.prepare()
+    for place, plan in enumerate(plans(wanted.seed, store)[: wanted.kills - outcome.kills]):
+        found = kill_one(ground, told, plan, sabotage=wanted.sabotage)
+        told.settle(found.heads)
+        outcome.kills += 1
+        outcome.events.append(found.lost.events)
+        outcome.ms.append(found.lost.ms)
+        if told.hit is not None:
+            outcome.hits[told.hit[0]] += 1
+        outcome.missed += plan.point is not None and told.hit is None
+        if found.faults:
+            outcome.facts += told.total
+            again = f"python -m tests.crash --seed {wanted.seed} --first {store} --kills {place + 1}"
+            outcome.failures.append(Failure(outcome.kills, str(ground.root), again, tuple(found.faults)))
+            return False
+    outcome.facts += told.total
+    shutil.rmtree(ground.root)
+    return True

@@ -1,0 +1,52 @@
+"""Must show 1 of the crash harness, in small: kills at seeded moments and at every fail point, and nothing told is lost.
+
+Cases C-01 (all that was told is there, without a gap), C-03 (a dead owner's session opens at once), C-06 (resuming adds
+closers once), C-08 (the map grows while it is killed), E-04 (what waits survives). More: `python -m tests.crash --kills N`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crash.points import POINTS
+
+KILLS = 60
+WAIT_S = 110
+
+
+def kills(number: int, seed: int, *more: str) -> Any:
+    """Run the harness; give what it says in JSON."""
+    command = [sys.executable, "-m", "tests.crash", "--kills", str(number), "--seed", str(seed), "--json", *more]
+    ran = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert ran.returncode in (0, 1), ran.stderr
+    return json.loads(ran.stdout)
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return kills(KILLS, 1, "--folder", str(tmp_path_factory.mktemp("stores")))
+
+
+def test_c01_c03_c06_e04_no_fact_that_was_told_is_lost_by_a_kill(campaign: Any) -> None:
+    assert campaign["failures"] == []
+    assert campaign["kills"] == KILLS
+    assert campaign["facts"] > 50 * KILLS
+
+
+@pytest.mark.parametrize("point", [point.name for point in POINTS])
+def test_c08_every_fail_point_is_hit(campaign: Any, point: str) -> None:
+    assert campaign["hits"].get(point, 0) >= 1
+
+
+def test_a_daemon_that_promises_too_early_is_found_out(tmp_path: Path) -> None:
+    found = kills(8, 3, "--sabotage", "--folder", str(tmp_path))
+    faults = [fault for failure in found["failures"] for fault in failure["faults"]]
+    assert any("told as durable up to" in fault for fault in faults)
+    assert all(Path(failure["store"]).is_dir() for failure in found["failures"])
+    assert all(failure["again"].startswith("python -m tests.crash --seed 3") for failure in found["failures"])

@@ -1,0 +1,199 @@
+"""Owns what the clients of one store were told, over all lives of its daemons: the facts that no kill may take back.
+
+A fact is a reply, or an event whose seq is not above a `durable` that was told. Events that were told before they were durable
+are kept apart: they may be missing, but where they are there they must be the same. Fed with the pipe of each life.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from refold_protocol.rpc.notices import SessionEventsNotice
+from tests.crash.pipe import whole_lines
+
+
+class Reply(Struct, frozen=True):
+    """A request that was answered, with the exact text of its result."""
+
+    method: str
+    params: dict[str, Any]
+    raw: bytes
+
+    @property
+    def result(self) -> Any:
+        """The result."""
+        return json.loads(self.raw)
+
+
+NOTHING: Final = Raw()
+
+
+class _Message(Struct, frozen=True):
+    id: int | None = None
+    method: str | None = None
+    params: Raw = NOTHING
+    result: Raw = NOTHING
+    error: Raw = NOTHING
+
+
+class Told:
+    """The facts, by session; `gone` are deleted ones. What is under way, left or accepted is of the last life only."""
+
+    def __init__(self) -> None:
+        self.lines: dict[str, dict[int, bytes]] = {}
+        self.durable: dict[str, int] = {}
+        self.replies: dict[str, list[Reply]] = {}
+        self.archived: dict[str, bool | None] = {}
+        self.gone: set[str] = set()
+        self.heads: dict[str, tuple[int, str]] = {}
+        self.faults: list[str] = []
+        self.total = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Another life begins."""
+        self.loose: dict[str, dict[int, bytes]] = {}
+        self.accepted: dict[str, list[tuple[int, int]]] = {}
+        self.sent: set[str] = set()
+        self.gone_now: set[str] = set()
+        self.hit: tuple[str, int] | None = None
+        self._asked: dict[int, tuple[str, dict[str, Any]]] = {}
+        self._followed: dict[int, str] = {}
+
+    @property
+    def facts(self) -> int:
+        """How many there are now, which is what one look holds the store against."""
+        lists = [*self.lines.values(), *self.replies.values()]
+        return sum(map(len, lists)) + len(self.sent) + len(self.gone)
+
+    def under_way(self, method: str) -> set[str]:
+        """The sessions about which such a request was not answered: what it asks for may have happened."""
+        return {params.get("session", "") for name, params in self._asked.values() if name == method}
+
+    def settle(self, heads: dict[str, tuple[int, str]]) -> None:
+        """A look found these logs: what was on disk once never changes, and what was to be deleted is gone or not."""
+        self.heads = heads
+        for session in self.under_way("session/delete") - set(heads) - self.gone:
+            self._forget(session)
+
+    def hear(self, data: bytes) -> None:
+        """Take in what came through the pipe of a life. `total` counts every fact once, also those of what is gone now."""
+        for mark, text in whole_lines(data):
+            match mark:
+                case ">":
+                    self._ask(msgspec.json.decode(text, type=_Message))
+                case "<":
+                    self._tell(msgspec.json.decode(text, type=_Message))
+                case "b":
+                    self.sent.add(text.decode())
+                    self.total += 1
+                case "+":
+                    session, tail, ms = text.decode().split()
+                    self.accepted.setdefault(session, []).append((int(tail), int(ms)))
+                case "*":
+                    ms, _, name = text.decode().partition(" ")
+                    self.hit = name, int(ms)
+                case _:
+                    raise AssertionError(f"no line begins with {mark}")
+
+    def _ask(self, message: _Message) -> None:
+        if message.id is None or message.method is None:
+            return
+        params = json.loads(bytes(message.params) or b"{}")
+        session = params.get("session", "")
+        if message.method == "session/archive":  # of two at one time nobody knows which was last
+            self.archived[session] = None
+        self._asked[message.id] = message.method, params
+
+    def _tell(self, message: _Message) -> None:
+        if message.method is None:
+            assert message.id is not None
+            method, params = self._asked.pop(message.id)
+            if not bytes(message.error):
+                self._reply(Reply(method, params, bytes(message.result)))
+            return
+        params = bytes(message.params) or b"{}"
+        if message.method == "session/events":
+            self._events(msgspec.json.decode(params, type=SessionEventsNotice))
+        elif message.method == "sessions/changed":
+            changed = json.loads(params)
+            self._rise(changed["session"], changed["tail"])
+        elif message.method == "session/trouble":
+            trouble = json.loads(params)
+            self._rise(trouble["session"], trouble["durable"])
+
+    def _events(self, notice: SessionEventsNotice) -> None:
+        session = self._followed[notice.subscription]
+        kept, loose = self.lines.setdefault(session, {}), self.loose.setdefault(session, {})
+        for place, raw in enumerate(notice.events):
+            seq, line = notice.prev + 1 + place, bytes(raw)
+            if kept.get(seq, line) != line:
+                self.faults.append(f"session {session}: event {seq} was told in two ways")
+            if seq not in kept:
+                loose[seq] = line
+        self._rise(session, notice.durable)
+
+    def _rise(self, session: str, durable: int) -> None:
+        """Somebody was told that the events of a session up to `durable` are durable."""
+        if session in self.gone:  # it was deleted meanwhile
+            return
+        self.durable[session] = durable = max(durable, self.durable.get(session, -1))
+        loose = self.loose.get(session, {})
+        for seq in [seq for seq in loose if seq <= durable]:
+            self.lines.setdefault(session, {})[seq] = loose.pop(seq)
+            self.total += 1
+
+    def _reply(self, reply: Reply) -> None:
+        session, result = reply.params.get("session", ""), reply.result
+        match reply.method:
+            case "session/open" | "event/subscribe":
+                session = result.get("session", session)
+                self._rise(session, result["durable"])
+                if reply.method == "event/subscribe":
+                    self._followed[result["subscription"]] = session
+                elif "session" in reply.params and result["tail"] == result["durable"]:
+                    self._add(session, reply)
+            case "session/fork":
+                self._forked(session, result["session"], result["tail"])
+                self._add(result["session"], reply)
+            case "session/delete":
+                self.total += 1
+                self._forget(session)
+            case "session/archive":
+                if session not in self.under_way("session/archive"):
+                    self.archived[session] = reply.params["archived"]
+            case "session/close":
+                self._rise(session, max((tail for tail, _ in self.accepted.get(session, ())), default=-1))
+            case "session/flush":
+                self._rise(session, result["durable"])
+                self._add(session, reply)
+            case (
+                "turn/start" | "session/inject" | "session/rename" | "session/configure" | "input/withdraw" | "approval/answer"
+            ):
+                self._rise(session, result["seq"])
+                self._add(session, reply)
+            case "turn/wait" | "turn/interrupt":
+                self._add(session, reply)
+            case _:
+                return
+
+    def _add(self, session: str, reply: Reply) -> None:
+        self.total += 1
+        if session not in self.gone:
+            self.replies.setdefault(session, []).append(reply)
+
+    def _forked(self, parent: str, fork: str, tail: int) -> None:
+        """A fork begins with what was told of its parent."""
+        inherited = self.lines.get(parent, {})
+        self.lines[fork] = {seq: line for seq, line in inherited.items() if seq <= tail}
+        self.durable[fork] = tail
+
+    def _forget(self, session: str) -> None:
+        self.gone.add(session)
+        self.gone_now.add(session)
+        for rows in (self.lines, self.durable, self.replies, self.archived, self.heads, self.loose, self.accepted):
+            rows.pop(session, None)
