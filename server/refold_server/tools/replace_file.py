@@ -127,6 +127,8 @@ def _give_look(workspace: Workspace, place: Place, status: os.stat_result, descr
     with suppress(PermissionError):  # only root may give files away
         os.fchown(descriptor, status.st_uid, status.st_gid)
     os.fchmod(descriptor, status.st_mode & 0o7777)  # behind the owner, whose change takes special bits away
+    if not hasattr(os, "listxattr"):  # macOS
+        return
     old = workspace.open_file(place)
     try:
         for name in os.listxattr(old):
@@ -144,7 +146,7 @@ def _write_in_place(workspace: Workspace, place: Place, folder: int, before: byt
     try:
         if read_up_to(descriptor, len(before) + 1) != before:
             raise stale(place)
-        if len(data) > len(before):
+        if len(data) > len(before) and hasattr(os, "posix_fallocate"):  # macOS has none
             os.posix_fallocate(descriptor, 0, len(data))  # a full disk is found before anything is overwritten
         os.lseek(descriptor, 0, os.SEEK_SET)
         _write(descriptor, data)
