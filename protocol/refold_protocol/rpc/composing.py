@@ -11,7 +11,7 @@ from refold_protocol.ids import SessionId
 from refold_protocol.session.messages import Message
 
 
-class PrefixComposeParams(Struct, frozen=True, gc=False):
+class PrefixComposeParams(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """`prefix/compose`."""
 
     session: SessionId

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeAlias
 
 import msgspec
@@ -68,7 +68,7 @@ class ApprovalRequests:
         for question in session.instance.approvals.open:
             self._begin(session, question)
 
-    def leave(self, sessions: Sessions) -> None:
+    def leave(self, sessions: Iterable[Session]) -> None:
         """Deny what is open, and at once what is asked later: the client is gone, and turns may finish their step."""
         self._left = True
         for session in sessions:
