@@ -14,7 +14,7 @@ import lmdb
 
 from refold_protocol.errors import SeqRangeError, SessionCorruptionError
 from refold_protocol.session.chain import CHAIN_START, chain
-from refold_protocol.session.codec import decode_event
+from refold_protocol.session.codec import decode_at
 from refold_protocol.session.events import Event
 from refold_storage.catalog import SessionRow, check_stored
 from refold_storage.environment import Environment
@@ -154,13 +154,7 @@ def decode_lines(lines: list[bytes], first: int) -> Iterator[Event]:
     """Decode `lines`, the first of which has seq `first`. Raises SessionCorruptionError for a line that is no event or
     does not stand where its seq says."""
     for seq, line in enumerate(lines, first):
-        try:
-            event = decode_event(line)
-        except SessionCorruptionError as error:
-            raise SessionCorruptionError(f"event {seq}: {error.message}", seq=seq) from None
-        if event.seq != seq:
-            raise SessionCorruptionError(f"event {seq} calls itself {event.seq}", seq=seq)
-        yield event
+        yield decode_at(line, seq)
 
 
 def walk_records(

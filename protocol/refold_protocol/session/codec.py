@@ -103,6 +103,18 @@ def decode_event(line: bytes) -> Event:
     return Event(read.type, read.seq, read.time, data, read.surface_op, read.sources, read.ignorable, line)
 
 
+def decode_at(line: bytes, seq: int) -> Event:
+    """Read the event that stands at `seq` of its log. Raises SessionCorruptionError, with that `seq`, for a line that is no
+    event or says another place."""
+    try:
+        event = decode_event(line)
+    except SessionCorruptionError as error:
+        raise SessionCorruptionError(f"event {seq}: {error.message}", seq=seq) from None
+    if event.seq != seq:
+        raise SessionCorruptionError(f"event {seq} calls itself {event.seq}", seq=seq)
+    return event
+
+
 def refuse_foreign(event: Event) -> None:
     """Raise SessionFormatUnsupportedError for an event of a foreign type that is not marked ignorable, unless a plugin of
     this process brought the type (`foreign.py`).

@@ -6,6 +6,7 @@ It holds as long as the session does, over resumes; a fork is another session an
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec import Struct
 
@@ -26,6 +27,8 @@ NOTHING_GRANTED = Granted()
 
 def granted_step(state: Granted, event: Event) -> Granted:
     """Fold one event."""
+    if type(event.data) not in _TOUCHING:
+        return state
     match event.data:
         case ApprovalAsked(id=approval, tool=tool):
             return Granted(state.tools, (*state.asked, (approval, tool)))
@@ -45,3 +48,7 @@ def fold_granted(events: Iterable[Event], state: Granted = NOTHING_GRANTED) -> G
     for event in events:
         state = granted_step(state, event)
     return state
+
+
+_TOUCHING: Final = frozenset((ApprovalAsked, ApprovalDecided, InstanceStart))
+"""Data that may change the state."""

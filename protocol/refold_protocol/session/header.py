@@ -43,20 +43,19 @@ def header_step(state: EpochHeader | None, event: Event) -> EpochHeader | None:
 
     Raises SessionCorruptionError, with the `seq`, for a delta before any snapshot and for one that does not fit.
     """
-    match event.data:
-        case RequestHeader(header=header):
-            return header
-        case RequestHeaderDelta() as delta:
-            if state is None:
-                raise SessionCorruptionError(f"event {event.seq} changes a header, but none was recorded before", seq=event.seq)
-            try:
-                return apply_delta(state, delta)
-            except SessionCorruptionError as error:  # it does not know the place, which is said here
-                raise SessionCorruptionError(
-                    f"event {event.seq} does not fit the header that it changes: {error.message}", seq=event.seq
-                ) from None
-        case _:
-            return state
+    data = event.data
+    if isinstance(data, RequestHeader):
+        return data.header
+    if not isinstance(data, RequestHeaderDelta):
+        return state
+    if state is None:
+        raise SessionCorruptionError(f"event {event.seq} changes a header, but none was recorded before", seq=event.seq)
+    try:
+        return apply_delta(state, data)
+    except SessionCorruptionError as error:  # it does not know the place, which is said here
+        raise SessionCorruptionError(
+            f"event {event.seq} does not fit the header that it changes: {error.message}", seq=event.seq
+        ) from None
 
 
 def fold_header(events: Iterable[Event], state: EpochHeader | None = None) -> EpochHeader | None:

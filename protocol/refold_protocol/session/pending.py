@@ -6,7 +6,7 @@ After a resume nothing pending runs by itself; it is listed and offered. Forks d
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -40,6 +40,8 @@ Pending: TypeAlias = tuple[PendingInput, ...]
 
 def pending_step(state: Pending, event: Event) -> Pending:
     """Fold one event."""
+    if type(event.data) not in _TOUCHING:
+        return state
     match event.data:
         case InputAccepted(input=accepted, mode=mode, content=content, source=source, key=key):
             return (*state, PendingInput(accepted, event.seq, mode, content, source, key))
@@ -58,3 +60,7 @@ def fold_pending(events: Iterable[Event], state: Pending = ()) -> Pending:
     for event in events:
         state = pending_step(state, event)
     return state
+
+
+_TOUCHING: Final = frozenset((InputAccepted, UserMessage, ContextMessage, SteeringMessage, InputSettled, InstanceStart))
+"""Data that may change the state: the others, most of a log, are passed by without looking at them one by one."""

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from types import MemberDescriptorType
 from typing import Generic, TypeVar, cast, overload
 
 T = TypeVar("T")
-
-_set = object.__setattr__
 
 
 class Tape(Sequence[T], Generic[T]):
@@ -28,8 +27,8 @@ class Tape(Sequence[T], Generic[T]):
 
     def __init__(self, items: Iterable[T] = ()) -> None:
         own = list(items)
-        _set(self, "_items", own)
-        _set(self, "_length", len(own))
+        _set_items(self, own)
+        _set_length(self, len(own))
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a tape is immutable: {name}")
@@ -45,9 +44,9 @@ class Tape(Sequence[T], Generic[T]):
         longest = self._length > 0 and len(self._items) == self._length
         items = self._items if longest else self._items[: self._length]
         items.append(item)
-        grown = cast("Tape[T]", object.__new__(Tape))
-        _set(grown, "_items", items)
-        _set(grown, "_length", self._length + 1)
+        grown = cast("Tape[T]", _new(Tape))
+        _set_items(grown, items)
+        _set_length(grown, self._length + 1)
         return grown
 
     def extends(self, older: Tape[T]) -> bool:
@@ -87,3 +86,8 @@ class Tape(Sequence[T], Generic[T]):
 
     def __repr__(self) -> str:
         return f"Tape({list(self)!r})"
+
+
+_new = object.__new__
+_set_items = cast("MemberDescriptorType", Tape.__dict__["_items"]).__set__
+_set_length = cast("MemberDescriptorType", Tape.__dict__["_length"]).__set__

@@ -27,6 +27,7 @@ from refold_protocol.session.events import (
 from refold_protocol.session.messages import ToolCallBlock
 from refold_protocol.session.work import Work
 from refold_server.loop.folds import NOTHING_KNOWN, Folds, folds_step
+from refold_server.loop.reading import skimmed, skimmed_in_slices
 from refold_storage.backlog import same_error
 from refold_storage.interface import Handle
 from refold_storage.session_record import Parent
@@ -38,7 +39,7 @@ UNDURABLE: Final = "it could not be made durable"
 class Ledger:
     """A write handle and everything that is known of its log. `folds` is as of the accepted tail."""
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: Handle, *, read: bool = True) -> None:
         self.handle = handle
         self.folds: Folds = NOTHING_KNOWN
         self._next: Folds = NOTHING_KNOWN
@@ -47,7 +48,16 @@ class Ledger:
         self._end_of_turn: dict[int, int] = {}
         self._accepted_by_key: dict[str, Event] = {}
         self._last_end: Event | None = None
-        self._read()
+        if read:
+            self._take(skimmed(handle, handle.tail))
+
+    @classmethod
+    async def opened(cls, handle: Handle) -> Ledger:
+        """Read the log in slices, so that an event loop stays alive beside a long one."""
+        ledger = cls(handle, read=False)
+        async for events in skimmed_in_slices(handle, handle.tail):
+            ledger._take(events)
+        return ledger
 
     @property
     def inherited(self) -> bool:
@@ -103,11 +113,13 @@ class Ledger:
             return None if seq is None else self._last_end
         return next(iter(self.handle.read(seq, seq)))
 
-    def _read(self) -> None:
+    def _take(self, events: Iterable[Event]) -> None:
+        """Fold and index what was read."""
         try:
-            for event in self.handle.read():
+            for event in events:
                 self.folds = folds_step(self.folds, event)
-                self._index((event,))
+                if type(event.data) in _INDEXED:
+                    self._index((event,))
         except InvalidEventError as error:
             raise SessionCorruptionError(f"the log breaks its own rules: {error.message}", **error.details) from error
 
@@ -137,6 +149,9 @@ class Ledger:
                     self._call_ids.add(CallId(call_id))
                 case _:
                     pass
+
+
+_INDEXED: Final = frozenset((TurnStart, InputAccepted, InputSettled, InstanceStart, TurnEnd, AssistantMessage, ToolCall))
 
 
 def is_seed(parent: Parent | None, work: Work) -> bool:

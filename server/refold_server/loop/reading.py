@@ -1,0 +1,39 @@
+"""Owns the reading of a whole log for its folds: in slices, each in one short transaction. Keeps nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import anyio.lowlevel
+
+from refold_protocol.session.events import Event
+from refold_protocol.session.skim import Skim
+from refold_storage.interface import Handle
+
+SLICE_BYTES = 256 * 1024
+"""Lines of a slice: a few milliseconds, which is how long the event loop waits."""
+
+
+def slices_of(handle: Handle, last: int, first: int = 0) -> Iterator[list[bytes]]:
+    """Iterate over the lines `first` to `last`."""
+    while first <= last:
+        lines = handle.lines(first, last, max_bytes=SLICE_BYTES)
+        first += len(lines)
+        yield lines
+
+
+def skimmed(handle: Handle, last: int) -> Iterator[Event]:
+    """Iterate over what the folds of the log as of `last` need; see `session/skim.py`."""
+    skim = Skim()
+    for lines in slices_of(handle, last):
+        yield from skim.events(lines)
+    yield from skim.rest()
+
+
+async def skimmed_in_slices(handle: Handle, last: int) -> AsyncIterator[list[Event]]:
+    """The same in lists; the event loop gets a turn between two."""
+    skim = Skim()
+    for lines in slices_of(handle, last):
+        yield list(skim.events(lines))
+        await anyio.lowlevel.checkpoint()
+    yield list(skim.rest())
