@@ -25,6 +25,8 @@ class Incoming:
     def __init__(self, blocks: Iterable[bytes]) -> None:
         """Read the first line of what `blocks` are pieces of. Raises SessionCorruptionError, SessionFormatUnsupportedError."""
         self._lines = _numbered(blocks)
+        self._given = 0
+        self._stopped: SessionCorruptionError | None = None
         first = next(self._lines, None)
         if first is None:
             _refuse(1, "there is nothing in it")
@@ -52,25 +54,42 @@ class Incoming:
             ) from None
         except SessionCorruptionError as error:
             seq = error.details.get("seq")
+            if self._stopped is not None and (seq is None or seq >= self._given):
+                raise self._stopped from None
             if seq is None:
                 raise
             _refuse(seq + 2, error.message)
 
     def _events(self, progress: Progress) -> Iterator[bytes]:
+        """Iterate over the lines of events. At the first that is wrong here it ends, with too few for a session: those before
+        are judged first, and theirs is the first fault then."""
+        try:
+            for line in self._judged():
+                self._given += 1
+                yield line
+                progress(self._given, self.record.tail + 1)
+        except SessionCorruptionError as error:
+            self._stopped = error
+
+    def _judged(self) -> Iterator[bytes]:
         whole, parent = self.record.tail + 1, self.record.parent
-        done, digest = 0, CHAIN_START
+        seq, digest = -1, CHAIN_START
+        held: bytes | None = None  # the last line waits until it is known that none follows
         for number, line in self._lines:
-            if done == whole:
+            seq += 1
+            if seq == whole:
                 _refuse(number, f"there is more than the {whole} events that line 1 announces")
-            if parent is not None and done <= parent.at:
+            if parent is not None and seq <= parent.at:
                 digest = chain_step(digest, line)
-                if done == parent.at and digest.hex() != parent.digest:
+                if seq == parent.at and digest.hex() != parent.digest:
                     _refuse(number, f"lines 2 to {number} are not what the fork inherited: they give {digest.hex()}")
-            yield line
-            done += 1
-            progress(done, whole)
-        if done < whole:
-            _refuse(done + 1, f"the file ends here, behind {done} of {whole} events: it was cut off")
+            if held is not None:
+                yield held
+            held = line
+        if seq + 1 < whole:
+            _refuse(seq + 2, f"the file ends here, behind {seq + 1} of {whole} events: it was cut off")
+        if held is not None:
+            yield held
 
 
 def _numbered(blocks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
