@@ -2,7 +2,7 @@
 
 The messages of the request of step S are the header's message prefix and the projection of the surface as it was strictly
 before S's `step/start`; its header is the fold up to and including S's own header event. The loop, the live check and the
-offline check all get requests from here and from nowhere else.
+offline check all get requests from here and from nowhere else. A compaction's request follows from its `compact/start`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold_protocol.errors import InvariantError, TurnMismatchError
 from refold_protocol.session.codec import refuse_foreign
-from refold_protocol.session.events import Event, RequestSent, StepEnd, StepStart
+from refold_protocol.session.compaction_request import OpenCompaction, summary_request
+from refold_protocol.session.events import CompactEnd, CompactStart, Event, RequestSent, StepEnd, StepStart
 from refold_protocol.session.header import header_step
 from refold_protocol.session.header_types import EpochHeader
 from refold_protocol.session.messages import Message
@@ -35,6 +37,7 @@ class Horizon(Struct, frozen=True, gc=False):
     boundary: Tape[Message] | None = None
     turn: int = 0
     step: int = 0
+    compaction: OpenCompaction | None = None
 
 
 NOTHING_SEEN = Horizon()
@@ -45,17 +48,20 @@ def horizon_step(state: Horizon, event: Event) -> Horizon:
     if event.surface_op is not None:
         surface = surface_step(state.surface, event)
         history = _projected(state, surface, event)
-        return Horizon(surface, history, state.header, state.boundary, state.turn, state.step)
-    match event.data:
-        case StepStart(turn=turn, step=step):
-            return Horizon(state.surface, state.history, state.header, state.history, turn, step)
-        case StepEnd():
-            return Horizon(state.surface, state.history, state.header, None, state.turn, state.step)
-        case _:
-            header = header_step(state.header, event)
-            if header is state.header:
-                return state
-            return Horizon(state.surface, state.history, header, state.boundary, state.turn, state.step)
+        return Horizon(surface, history, state.header, state.boundary, state.turn, state.step, state.compaction)
+    data = event.data
+    if isinstance(data, StepStart):
+        return Horizon(state.surface, state.history, state.header, state.history, data.turn, data.step, state.compaction)
+    if isinstance(data, StepEnd):
+        return Horizon(state.surface, state.history, state.header, None, state.turn, state.step, state.compaction)
+    if isinstance(data, CompactStart):
+        return replace(state, compaction=OpenCompaction(event.seq, data, state.surface, state.header))
+    if isinstance(data, CompactEnd):
+        return replace(state, compaction=None)
+    header = header_step(state.header, event)
+    if header is state.header:
+        return state
+    return replace(state, header=header)
 
 
 def request_of(state: Horizon) -> Request:
@@ -63,6 +69,18 @@ def request_of(state: Horizon) -> Request:
     if state.boundary is None or state.header is None:
         raise InvariantError("a request was asked for where no step is open or no header was recorded")
     return Request(state.header, state.boundary)
+
+
+def summary_request_of(state: Horizon) -> Request:
+    """Give the request of the open compaction. Raises InvariantError where none is open, and what `summary_request` raises."""
+    if state.compaction is None:
+        raise InvariantError("a summary was asked for where no compaction is open")
+    return summary_request(state.compaction)
+
+
+def sent_request_of(state: Horizon, sent: RequestSent) -> Request:
+    """Give the request that a `request/sent` which stands here speaks of. Raises what the two above raise."""
+    return request_of(state) if sent.purpose == "step" else summary_request_of(state)
 
 
 def rebuild(events: Iterable[Event], turn: int, step: int) -> Request:
@@ -86,6 +104,23 @@ def rebuild(events: Iterable[Event], turn: int, step: int) -> Request:
             case _:
                 pass
     raise TurnMismatchError(f"no request of step {turn}.{step} is in this log")
+
+
+def rebuild_summary(events: Iterable[Event], compaction: int) -> Request:
+    """Give the request of the compaction that began with the event of that seq, as `rebuild` does for a step's.
+
+    Raises TurnMismatchError when no compaction began there, or it asked no provider.
+    """
+    state = NOTHING_SEEN
+    for event in events:
+        refuse_foreign(event)
+        state = horizon_step(state, event)
+        if isinstance(event.data, RequestSent) and event.data.purpose == "summary" and state.compaction is not None:
+            if state.compaction.seq == compaction:
+                return summary_request_of(state)
+        elif event.seq > compaction and state.compaction is None:
+            break
+    raise TurnMismatchError(f"no compaction that sent a request began with event {compaction} of this log")
 
 
 def sent_requests(events: Iterable[Event]) -> Iterator[tuple[Event, RequestSent, Request]]:

@@ -54,19 +54,31 @@ def fold_surface(events: Iterable[Event], state: Surface = EMPTY_SURFACE) -> Sur
 
 def shadowed_positions(state: Surface, op: Replace, seq: int) -> tuple[int, int]:
     """Give the first and last position of the nodes that `op` takes away. Raises InvalidEventError."""
-    positions = {node.seq: position for position, node in enumerate(state.nodes) if node.seq in (op.start, op.end)}
-    for edge in (op.start, op.end):
+    return positions_of(state, (op.start, op.end), seq)
+
+
+def positions_of(state: Surface, edges: SeqRange, seq: int) -> tuple[int, int]:
+    """Give the positions of the two nodes between which the event `seq` replaces. Raises InvalidEventError."""
+    positions = {node.seq: position for position, node in enumerate(state.nodes) if node.seq in edges}
+    for edge in edges:
         if edge not in positions:
             raise InvalidEventError(f"event {seq} replaces up to node {edge}, which is not on the surface", seq=seq)
-    start, end = positions[op.start], positions[op.end]
+    start, end = positions[edges[0]], positions[edges[1]]
     if start > end:
-        raise InvalidEventError(f"event {seq} replaces from node {op.start} back to node {op.end}", seq=seq)
+        raise InvalidEventError(f"event {seq} replaces from node {edges[0]} back to node {edges[1]}", seq=seq)
     return start, end
 
 
 def cites(sources: tuple[SeqRange, ...] | None, seq: int) -> bool:
     """Tell whether `seq` lies in one of the ranges."""
     return any(first <= seq <= last for first, last in sources or ())
+
+
+def calls_of(node: Event) -> list[str]:
+    """Give the ids of the calls of a reply, in their order; none for any other node."""
+    if not isinstance(node.data, AssistantMessage):
+        return []
+    return [block.id for block in node.data.content if isinstance(block, ToolCallBlock)]
 
 
 def _check_cited(event: Event, shadowed: tuple[Event, ...]) -> None:
@@ -88,17 +100,11 @@ def _check_whole_calls(event: Event, shadowed: tuple[Event, ...]) -> None:
     """A call and its result go together: half of a pair makes every later request one that providers refuse."""
     waiting: list[str] = []
     for node in shadowed:
-        waiting.extend(_calls(node))
+        waiting.extend(calls_of(node))
         if isinstance(node.data, ToolResult):
             if node.data.call_id not in waiting:
                 message = f"event {event.seq} takes the result of call {node.data.call_id} away"
                 raise InvalidEventError(message, seq=event.seq)
             waiting.remove(node.data.call_id)
-    if waiting != _calls(event):
+    if waiting != calls_of(event):
         raise InvalidEventError(f"event {event.seq} changes which calls wait for the results behind it", seq=event.seq)
-
-
-def _calls(node: Event) -> list[str]:
-    if not isinstance(node.data, AssistantMessage):
-        return []
-    return [block.id for block in node.data.content if isinstance(block, ToolCallBlock)]
