@@ -43,6 +43,7 @@ def report(outcome: Outcome) -> None:
     for point in POINTS:
         say(f"  {outcome.hits[point.name]:4}  {point.name}")
     say(f"  {outcome.missed:4}  (did not get there)")
+    say(f"requests that continue the bytes of the one before: {outcome.continued}")
     lost = sum(len(failure.faults) for failure in outcome.failures)
     say(f"{outcome.kills} kills, {outcome.facts} facts, {lost} lost")
 

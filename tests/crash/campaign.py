@@ -46,10 +46,12 @@ class Failure(Struct, frozen=True):
 
 class Outcome(Struct):
     """What a campaign came to. `events` and `ms` have a number for each kill: what was accepted and not on disk; `hits` says
-    how often a life ended at each fail point; `missed` how many lives ended before they got to theirs."""
+    how often a life ended at each fail point, `missed` how many lives ended before they got to theirs, `continued` how many
+    requests continued the bytes of the one before."""
 
     kills: int = 0
     facts: int = 0
+    continued: int = 0
     events: list[int] = field(default_factory=list[int])
     ms: list[int] = field(default_factory=list[int])
     hits: Counter[str] = field(default_factory=Counter[str])
@@ -66,7 +68,12 @@ def plans(seed: int, store: int) -> list[Plan]:
         points.append(POINTS[at % len(POINTS)] if place % 2 else None)
     closing = [point is not None and point.name.startswith("closers") for point in [*points[1:], None]]
     return [
-        plan_of(f"{seed}.{store}.{place}", point, cold=closing[place] or rng.random() < 0.3)
+        plan_of(
+            f"{seed}.{store}.{place}",
+            point,
+            cold=closing[place] or rng.random() < 0.3,
+            last=place == STORE_KILLS - 1,
+        )
         for place, point in enumerate(points)
     ]
 
@@ -91,6 +98,7 @@ def _store(wanted: Wanted, store: int, outcome: Outcome) -> bool:
         found = kill_one(ground, told, plan, sabotage=wanted.sabotage)
         told.settle(found.heads)
         outcome.kills += 1
+        outcome.continued += found.continued
         outcome.events.append(found.lost.events)
         outcome.ms.append(found.lost.ms)
         if told.hit is not None:

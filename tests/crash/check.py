@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import anyio
@@ -22,6 +21,7 @@ from refold_protocol.session.codec import decode_event
 from refold_protocol.session.events import Event, InstanceStart
 from refold_protocol.session.pending import fold_pending
 from refold_protocol.session.rebuild import sent_requests
+from refold_protocol.session.request import Request
 from refold_server.checks.offline import check_log
 from refold_server.clock import epoch_ms, uuid7
 from refold_server.sessions.views import header_view, pending_view, status_view, surface_view, transcript_view
@@ -43,12 +43,12 @@ class Lost(Struct, frozen=True):
 
 
 class Examined(Struct):
-    """What was found: faults in words, facts that were looked at, and where each log ends now (seq and chain digest)."""
+    """What was found: faults in words; what was lost that nobody was told; how many requests of the last life continued the
+    bytes of the one before; where each log ends now (seq and chain digest)."""
 
     faults: list[str] = field(default_factory=list[str])
-    facts: int = 0
     lost: Lost = Lost()
-    closed: int = 0
+    continued: int = 0
     heads: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
 
 
@@ -60,17 +60,26 @@ class Stand(Struct, frozen=True):
     events: list[Event]
 
 
-def examine(ground: Ground, told: Told, killed_ms: int, *, cold: bool, seed: str) -> Examined:
-    """Look at a store. With `cold` nothing is opened for writing: what stands open is left to the next life."""
-    found = Examined([*told.faults], told.facts)
+class Look(Struct, frozen=True):
+    """How to look: `cold` opens nothing for writing, so that what stands open is left to the next life; `last` counts the
+    catalogue anew as well; `seed` chooses the session that is gone on with."""
+
+    cold: bool
+    last: bool
+    seed: str
+
+
+def examine(ground: Ground, told: Told, killed_ms: int, look: Look) -> Examined:
+    """Look at a store whose last process was killed at `killed_ms` (epoch ms)."""
+    found = Examined([*told.faults])
     try:
-        anyio.run(partial(_examine, ground, told, killed_ms, found, cold=cold, rng=random.Random(seed)))
+        anyio.run(_examine, ground, told, killed_ms, found, look)
     except RefoldError as error:
         found.faults.append(f"{error.error_kind}: {error.message}")
     return found
 
 
-async def _examine(ground: Ground, told: Told, killed_ms: int, found: Examined, *, cold: bool, rng: random.Random) -> None:
+async def _examine(ground: Ground, told: Told, killed_ms: int, found: Examined, look: Look) -> None:
     store = await open_store(ground.store, new_uuid=uuid7, clock=epoch_ms, client="check", map_bytes=1 << 20)
     try:
         stands = [await _stand(store, session, found) for session in _present(store, told, found)]
@@ -82,17 +91,19 @@ async def _examine(ground: Ground, told: Told, killed_ms: int, found: Examined, 
         found.lost = _lost(stands, told, killed_ms)
         found.faults += unrecorded(ground, [event for stand in stands for event in stand.events], told)
         touched = [stand for stand in stands if stand.session in told.accepted or stand.session not in told.heads]
-        if not cold:
+        if not look.cold:
             for stand in touched:
                 faults = await reopened(store, stand.session, stand.lines, ground)
                 found.faults += [f"session {stand.session}: {fault}" for fault in faults]
             if touched:
-                chosen = rng.choice(touched).session
+                chosen = random.Random(look.seed).choice(touched).session
                 found.faults += [f"session {chosen}: {fault}" for fault in await prompted(ground, store, chosen)]
-        for stand in touched if cold else [await _stand(store, stand.session, found) for stand in touched]:
-            found.faults += [f"session {stand.session}: {fault}" for fault in _prefixes(stand.events)]
+        for stand in touched if look.cold else [await _stand(store, stand.session, found) for stand in touched]:
+            _prefixes(stand, told, found)
             stands = [stand if one.session == stand.session else one for one in stands]
         found.heads = {stand.session: (len(stand.lines) - 1, _digest(stand.lines)) for stand in stands}
+        if look.last:
+            found.faults += await _catalogue(store)
         vitals = store.vitals()
         if vitals.sessions != len(stands) or vitals.used_bytes > vitals.map_bytes or vitals.readers:
             found.faults.append(f"the store's health: {vitals}")
@@ -153,6 +164,14 @@ def _facts(store: Store, stand: Stand, told: Told, found: Examined) -> None:
         found.faults.append(f"session {session}: archived={archived} was told, and is not so")
 
 
+async def _catalogue(store: Store) -> list[str]:
+    """Count everything anew: what lists show was right. A fork's figures are its parent's until it is written."""
+    estimated = sum(record.parent is not None for _, record in store.recent(limit=1_000))
+    recount = await store.rebuild_catalogue()
+    wrong = recount.changed > estimated or recount.misplaced or recount.skipped
+    return [f"the catalogue was wrong: {recount}"] if wrong else []
+
+
 def _digest(lines: Sequence[bytes]) -> str:
     digest = CHAIN_START
     for line in lines:
@@ -191,12 +210,15 @@ def _lost(stands: Sequence[Stand], told: Told, killed_ms: int) -> Lost:
     return Lost(events, killed_ms - oldest)
 
 
-def _prefixes(events: Sequence[Event]) -> Iterator[str]:
-    """Each request whose header is that of the one before continues its bytes."""
-    before = None
-    for event, sent, request in sent_requests(events):
+def _prefixes(stand: Stand, told: Told, found: Examined) -> None:
+    """Each new request whose header is that of the one before continues its bytes."""
+    known = told.heads.get(stand.session, (-1, ""))[0]
+    before: tuple[Request, bytes] | None = None
+    for event, sent, request in sent_requests(stand.events):
         dialect = dialect_named(sent.encoder.name)
         body = dialect.encode(request, {})
-        if before is not None and before[0] == request.header and not body.startswith(before[1].removesuffix(dialect.tail)):
-            yield f"the request at {event.seq} does not continue the one before"
-        before = request.header, body
+        if event.seq > known and before is not None and before[0].header == request.header:
+            found.continued += 1
+            if not body.startswith(before[1].removesuffix(dialect.tail)):
+                found.faults.append(f"session {stand.session}: the request at {event.seq} does not continue the one before")
+        before = request, body

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from refold_protocol.session.events import ApprovalAsked, ApprovalDecided, Event, RequestSent, ToolCall
 from tests.crash.child import Ground
 from tests.crash.told import Told
+
+UNFINISHED: Final = ".refold-"
+"""How the files begin that a writing tool had not put in their place yet when it was killed. They hold no name of a call."""
 
 
 def unrecorded(ground: Ground, events: Sequence[Event], told: Told) -> Iterator[str]:
@@ -18,7 +22,7 @@ def unrecorded(ground: Ground, events: Sequence[Event], told: Told) -> Iterator[
         return
     sent = {event.data.sha256 for event in events if isinstance(event.data, RequestSent)}
     yield from (f"the body {one} was sent, and no log says so" for one in sorted(told.sent - sent))
-    names = {path.name for path in files}
+    names = {path.name for path in files if not path.name.startswith(UNFINISHED)}
     for name in sorted(names):
         if not any(isinstance(event.data, ToolCall) and name in event.data.arguments for event in events):
             yield f"{name} was written, and no log has the call"

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from tests.crash.check import Examined, examine
+from tests.crash.check import Examined, Look, examine
 from tests.crash.child import Ground, Life, run
 from tests.crash.pipe import now_ms
 from tests.crash.points import Point
@@ -34,7 +34,7 @@ CHECK_S = 120.0
 
 class Plan(Struct, frozen=True):
     """How a child is to end: at a fail point, after `lines` were read from it, or after `seconds`. `cold`: nobody opens what
-    it left for writing before the next child does."""
+    it left for writing before the next child does. `last`: no kill of this store follows."""
 
     seed: str
     point: Point | None = None
@@ -42,16 +42,17 @@ class Plan(Struct, frozen=True):
     lines: int | None = None
     seconds: float = PATIENCE_S
     cold: bool = False
+    last: bool = False
 
 
-def plan_of(seed: str, point: Point | None, *, cold: bool) -> Plan:
+def plan_of(seed: str, point: Point | None, *, cold: bool, last: bool) -> Plan:
     """Draw the rest of a plan."""
     rng = random.Random(f"{seed} plan")
     if point is not None:
-        return Plan(seed, point, rng.randrange(1, point.most + 1), cold=cold)
+        return Plan(seed, point, rng.randrange(1, point.most + 1), cold=cold, last=last)
     if rng.random() < 0.5:
-        return Plan(seed, lines=rng.randrange(10, 900), cold=cold)
-    return Plan(seed, seconds=rng.uniform(0.02, 0.6), cold=cold)
+        return Plan(seed, lines=rng.randrange(10, 900), cold=cold, last=last)
+    return Plan(seed, seconds=rng.uniform(0.02, 0.6), cold=cold, last=last)
 
 
 def kill_one(ground: Ground, told: Told, plan: Plan, *, sabotage: bool = False) -> Examined:
@@ -66,9 +67,12 @@ def kill_one(ground: Ground, told: Told, plan: Plan, *, sabotage: bool = False) 
     _, status = os.waitpid(child, 0)
     told.hear(data)
     if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
-        return Examined([f"the child ended by itself: {errors_of(ground)}"], told.facts)
+        return Examined([f"the child ended by itself: {errors_of(ground)}"])
     killed = killed if told.hit is None else told.hit[1]
-    return look(ground, lambda: examine(ground, told, killed, cold=plan.cold, seed=plan.seed))
+    found = look(ground, lambda: examine(ground, told, killed, Look(plan.cold, plan.last, plan.seed)))
+    if "Traceback" in errors_of(ground):
+        found.faults.append(f"a process complained: {errors_of(ground)}")
+    return found
 
 
 def look(ground: Ground, looking: Callable[[], Examined]) -> Examined:

@@ -41,7 +41,8 @@ class _Message(Struct, frozen=True):
 
 
 class Told:
-    """The facts, by session; `gone` are deleted ones. What is under way, left or accepted is of the last life only."""
+    """The facts, by session; `gone` are deleted ones, `total` counts every fact once. What was sent, accepted, told before it
+    was durable, or is under way, is of the last life only."""
 
     def __init__(self) -> None:
         self.lines: dict[str, dict[int, bytes]] = {}
@@ -49,6 +50,7 @@ class Told:
         self.replies: dict[str, list[Reply]] = {}
         self.archived: dict[str, bool | None] = {}
         self.gone: set[str] = set()
+        self._keys: dict[tuple[str, str], str] = {}
         self.heads: dict[str, tuple[int, str]] = {}
         self.faults: list[str] = []
         self.total = 0
@@ -64,12 +66,6 @@ class Told:
         self._asked: dict[int, tuple[str, dict[str, Any]]] = {}
         self._followed: dict[int, str] = {}
 
-    @property
-    def facts(self) -> int:
-        """How many there are now, which is what one look holds the store against."""
-        lists = [*self.lines.values(), *self.replies.values()]
-        return sum(map(len, lists)) + len(self.sent) + len(self.gone)
-
     def under_way(self, method: str) -> set[str]:
         """The sessions about which such a request was not answered: what it asks for may have happened."""
         return {params.get("session", "") for name, params in self._asked.values() if name == method}
@@ -81,7 +77,7 @@ class Told:
             self._forget(session)
 
     def hear(self, data: bytes) -> None:
-        """Take in what came through the pipe of a life. `total` counts every fact once, also those of what is gone now."""
+        """Take in what came through the pipe of a life."""
         for mark, text in whole_lines(data):
             match mark:
                 case ">":
@@ -183,6 +179,11 @@ class Told:
 
     def _add(self, session: str, reply: Reply) -> None:
         self.total += 1
+        key = reply.params.get("key")
+        if key is not None:
+            first = self._keys.setdefault((session, key), reply.result["input"])
+            if first != reply.result["input"]:
+                self.faults.append(f"session {session}: the key {key!r} was answered with {first}, then {reply.raw.decode()}")
         if session not in self.gone:
             self.replies.setdefault(session, []).append(reply)
 
