@@ -55,6 +55,8 @@ export interface Requests {
   "log/verify": { params: LogVerifyParams; result: LogVerifyResult };
   /** Say what begins each request. */
   "prefix/compose": { params: PrefixComposeParams; result: PrefixComposeResult };
+  /** Say how full a model's window is. */
+  "meter/read": { params: MeterReadParams; result: MeterReadResult };
   /** List the configured models and providers. */
   "model/list": { params: NoParams; result: ModelListResult };
   /** List the tools that models are told of. */
@@ -992,6 +994,48 @@ export interface PrefixContribution {
 /** `prefix/compose`. */
 export interface PrefixComposeParams {
   session: string;
+}
+
+/**
+ * `meter/read`: the `tokens` of the next request's prompt, the model's whole `window`, and the share of it, `ratio`.
+ *
+ * With an `anchor`, tokens are what the provider counted then and, by estimate, what the surface gained or lost since; without
+ * one they are `header` (system text, tools, prefix) and `surface`, both estimated. `nodes` are the prices of the surface, in
+ * its order. `logRevision` counts the events that were consumed: the next event's seq.
+ */
+export interface MeterReadResult {
+  model: string;
+  tokens: number;
+  window: number;
+  ratio: number;
+  header: number;
+  surface: number;
+  nodes: MeterNode[];
+  logRevision: number;
+  anchor?: MeterAnchor;
+}
+
+/** A node of the surface by its seq, and its estimated tokens; 0 for one that the model does not see. */
+export interface MeterNode {
+  seq: number;
+  tokens: number;
+}
+
+/** A call that the provider counted: its step, the seq of its reply, and the `tokens` of its prompt and output. */
+export interface MeterAnchor {
+  turn: number;
+  step: number;
+  seq: number;
+  tokens: number;
+}
+
+/**
+ * `meter/read`: what the next request would cost `model` (`provider/model`), by default the one that the session used or
+ * was given last.
+ */
+export interface MeterReadParams {
+  session: string;
+  model?: string;
 }
 
 /** `model/list`: the models that the configuration names, and the providers behind them, both in its order. */

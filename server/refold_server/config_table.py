@@ -73,6 +73,12 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     _row("models.*.context_window", checks.whole(1), _TOKENS, "size of the model's window"),
     _row("models.*.max_output", checks.whole(1), _TOKENS, "most tokens of one reply"),
     _row("models.*.chars_per_token", checks.number(0, 1000, above=True), "a number above 0", "for estimates"),
+    _row(
+        "models.*.density",
+        checks.one_of("flat", "script"),
+        '"flat" or "script"',
+        "whether estimates count all characters alike (the default), or Chinese, Japanese, Korean and signs as denser",
+    ),
     _row("models.*.temperature", checks.number(0, 100), "a number, at least 0", "sent to the model"),
     _row("models.*.top_p", checks.number(0, 1, above=True), "a number above 0 and at most 1", "sent to the model"),
     _row("models.*.stop", checks.texts, "an array of strings, none of them empty", "texts that end a reply"),

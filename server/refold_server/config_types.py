@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from refold_protocol.json_text import JsonText
+from refold_protocol.session.density import Counting
 
 
 class StoreConfig(Struct, frozen=True):
@@ -42,6 +43,7 @@ class ModelConfig(Struct, frozen=True):
     context_window: int | None = None
     max_output: int | None = None
     chars_per_token: float | None = None
+    density: Counting | None = None
     temperature: float | None = None
     top_p: float | None = None
     stop: tuple[str, ...] | None = None

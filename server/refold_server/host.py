@@ -18,6 +18,7 @@ from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_server.checks.live import CheckMode
 from refold_server.config_call import call_config, permission_mode, step_limit
 from refold_server.config_types import Config, Mode
+from refold_server.meters import Meters
 from refold_server.plugins.aside import aside
 from refold_server.plugins.loading import load_plugins, plugin_sources
 from refold_server.plugins.registry import NO_PLUGINS, Plugins
@@ -42,6 +43,7 @@ class Surroundings:
         self.config = config
         self.buffers = buffers
         self.registry = offered(config, loaded)
+        self.meters = Meters(config)
         self.plugins: Plugins = built_in(config.prefix, Sights(lambda: self.shelf, buffers)).then(loaded)
         """What takes part at the seams of every session: what comes with refold first."""
         self._providers: dict[str, Provider] = {}

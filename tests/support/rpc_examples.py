@@ -18,7 +18,7 @@ from msgspec import Raw
 from refold_protocol.errors import SessionBusyError
 from refold_protocol.ids import ApprovalId, CallId, InputId, SessionId, WriterId
 from refold_protocol.json_text import JsonText
-from refold_protocol.rpc import approving, composing, explaining, lineage, listing, params, results
+from refold_protocol.rpc import approving, composing, explaining, lineage, listing, metering, params, results
 from refold_protocol.rpc import initialize as init
 from refold_protocol.rpc.envelope import encode_error, encode_notification, encode_request, encode_result
 from refold_protocol.rpc.errors import application_error
@@ -184,6 +184,20 @@ EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
             10,
             DIGEST,
             True,
+        ),
+    ),
+    "meter/read": (
+        metering.MeterReadParams(SESSION, "local/small"),
+        metering.MeterReadResult(
+            "local/small",
+            2_600,
+            32_768,
+            0.079346,
+            310,
+            95,
+            (metering.MeterNode(12, 40), metering.MeterNode(52, 55)),
+            58,
+            metering.MeterAnchor(3, 1, 52, 2_545),
         ),
     ),
     "log/verify": (

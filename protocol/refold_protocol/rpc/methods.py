@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from refold_protocol.rpc import approving, composing, explaining, initialize, lineage, listing, notices, params, results
+from refold_protocol.rpc import approving, composing, explaining, initialize, lineage, listing, metering, notices, params, results
 from refold_protocol.rpc.errors import WireError, invalid_params
 
 Direction: TypeAlias = Literal["to-daemon", "to-client", "both"]
@@ -86,6 +86,7 @@ _ROWS: Final = (
     _request("request/explain", explaining.RequestExplainParams, explaining.RequestExplainResult, "Say what broke a prefix."),
     _request("log/verify", params.LogVerifyParams, results.LogVerifyResult, "Prove a log against its own records."),
     _request("prefix/compose", composing.PrefixComposeParams, composing.PrefixComposeResult, "Say what begins each request."),
+    _request("meter/read", metering.MeterReadParams, metering.MeterReadResult, "Say how full a model's window is."),
     _request("model/list", params.NoParams, listing.ModelListResult, "List the configured models and providers."),
     _request("tool/list", params.NoParams, listing.ToolListResult, "List the tools that models are told of."),
     _request("daemon/health", params.NoParams, listing.DaemonHealthResult, "Tell how the daemon and its store are."),

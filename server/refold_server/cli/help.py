@@ -28,6 +28,7 @@ SUMMARIES: Final[dict[str, str]] = {
     "store": "compact the store, or count anew what lists show",
     "demo": "run a turn with tools on the current folder, offline, and prove it",
     "prefix": "show what stands before a session's history, and who says it",
+    "meter": "show how full the model's window was at each request",
     "schema": "print the protocol's methods and types, for programs in other languages",
     "completion": "print a script that completes refold's commands in a shell",
 }
@@ -114,6 +115,13 @@ DESCRIPTIONS: Final[dict[str, str]] = {
         list of skills, an outline of the workspace, what plugins add. It is put together when a session is opened and stays
         as it is until it is opened again. What another process has in force is in `refold log SESSION --view header`."""
     ),
+    "meter": _filled(
+        """Show for each request how many tokens its prompt was expected to take just before it was sent, and of how large a
+        window. "usage at SEQ": the provider counted an earlier request of the same model and header, whose reply is event
+        SEQ, and only what came since is estimated. "estimate": all of it is, by the number of characters. Beside it stand the
+        estimate of the whole request, the tokens that the provider reported afterwards, and how far the first figure was off.
+        Windows and densities are those of the configuration now. Reads the log alone and asks no provider."""
+    ),
     "schema": _filled(
         """Print the methods of the native protocol with the types of their params and results: as one JSON object of `methods`
         and `types` in JSON Schema, or as TypeScript declarations, which have the types of events as well."""
@@ -152,6 +160,7 @@ EXITS: Final[dict[str, dict[int, str]]] = {
     "store": _READING | {INTERNAL: "a session could not be counted; or an internal error"},
     "demo": MEANINGS,
     "prefix": _READING,
+    "meter": _READING,
     "schema": _PRINTING,
     "completion": _PRINTING,
 }

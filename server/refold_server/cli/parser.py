@@ -71,6 +71,7 @@ def build_parser() -> Parser:
         add(commands)
     add_keeping(lambda command: _with_places(_add(commands, command)))
     _add_prefix(commands)
+    _add_meter(commands)
     _add_schema(commands)
     _add_completion(commands)
     return parser
@@ -121,6 +122,7 @@ def _add_sessions(commands: Commands) -> None:
     which.add_argument("--cwd", metavar="FOLDER", type=unicode_text, help="sessions of this folder (default: the current one)")
     which.add_argument("--all", action="store_true", help="sessions of every folder")
     sessions.add_argument("--text", metavar="TEXT", type=unicode_text, help="only those with this in their title, in any case")
+    sessions.add_argument("--archived", action="store_true", help="archived ones too")
     sessions.add_argument("--limit", metavar="NUMBER", type=count, default=20, help="how many at most (default: 20)")
     sessions.add_argument("--json", action="store_true", help="one JSON object a session, one a line")
     _add_places(sessions)
@@ -168,6 +170,21 @@ def _add_cache(commands: Commands) -> None:
     _add_session(cache)
     cache.add_argument("--json", action="store_true", help="one JSON object a request, as request/explain gives it, one a line")
     _add_places(cache)
+
+
+def _add_meter(commands: Commands) -> None:
+    meter = _add(commands, "meter")
+    _add_session(meter)
+    meter.add_argument(
+        "--model",
+        metavar="PROVIDER/MODEL",
+        type=unicode_text,
+        help="meter every request as if it went to this model (default: to the one that it went to)",
+    )
+    how = meter.add_mutually_exclusive_group()
+    how.add_argument("--json", action="store_true", help="one JSON object a request, one a line")
+    how.add_argument("--plot", action="store_true", help="draw the pressure of the requests")
+    _add_places(meter)
 
 
 def _add_prefix(commands: Commands) -> None:

@@ -16,6 +16,7 @@ from refold_server.rpc.dispatch import Followed, Handler
 from refold_server.rpc.endpoint import Endpoint
 from refold_server.rpc.event_methods import EventMethods
 from refold_server.rpc.lineage_methods import LineageMethods
+from refold_server.rpc.meter_methods import MeterMethods
 from refold_server.rpc.prefix_methods import PrefixMethods
 from refold_server.rpc.progress import Progress
 from refold_server.rpc.proof_methods import ProofMethods
@@ -54,6 +55,7 @@ def routes(
         "request/explain": proof.explain,
         "log/verify": proof.verify,
         "prefix/compose": PrefixMethods(sessions).compose,
+        "meter/read": MeterMethods(sessions, shared).read,
         "model/list": catalog.models,
         "tool/list": catalog.tools,
         "daemon/health": catalog.health,
@@ -84,7 +86,6 @@ def _session_routes(
 
         def then() -> None:
             followed.then()
-            ask_again(params.session)
 
         return Followed(followed.result, then)
 

@@ -16,7 +16,7 @@ from tests.support.commands import Here
 COMMANDS = (
     *("serve", "run", "sessions", "log", "rebuild", "cache", "verify", "doctor"),
     *("fork", "archive", "delete", "export", "import", "store"),
-    *("demo", "prefix", "schema", "completion"),
+    *("demo", "prefix", "meter", "schema", "completion"),
 )
 PLACELESS = ("schema", "completion")
 """Commands that need neither a store nor a configuration."""

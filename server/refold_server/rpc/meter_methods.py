@@ -1,0 +1,22 @@
+"""Owns the handler of `meter/read`: how full a model's window is."""
+
+from __future__ import annotations
+
+from refold_protocol.rpc.metering import MeterReadParams, MeterReadResult
+from refold_server.host import Surroundings
+from refold_server.sessions.metering import read_meter
+from refold_server.sessions.reading import reading
+from refold_server.sessions.registry import Sessions
+
+
+class MeterMethods:
+    """The requests of one connection about meters."""
+
+    def __init__(self, sessions: Sessions, shared: Surroundings) -> None:
+        self._sessions = sessions
+        self._shared = shared
+
+    async def read(self, params: MeterReadParams) -> MeterReadResult:
+        """meter/read."""
+        async with reading(self._sessions, params.session) as (handle, _):
+            return await read_meter(self._shared.meters, self._shared.config, handle, params.model)
