@@ -125,14 +125,18 @@ def committed_lines(environment: Environment, row: SessionRow, first: int, last:
         check_stored(transaction, environment.databases, row)
         found = read_records(transaction, environment.databases.records, row, first, last, max(max_bytes, 1))
     lines: list[bytes] = []
-    size = 0
     for record in found:
-        for line in record.lines[max(first - record.first, 0) : last + 1 - record.first]:
-            size += len(line)
-            if lines and size > max_bytes:
-                return lines
-            lines.append(line)
-    return lines
+        lines += record.lines[max(first - record.first, 0) : last + 1 - record.first]
+    return _fitting(lines, max_bytes)
+
+
+def _fitting(lines: list[bytes], max_bytes: int) -> list[bytes]:
+    """Give the first of `lines`, and as many behind it as fit `max_bytes` together. At most one record's lines do not."""
+    size, count = sum(map(len, lines)), len(lines)
+    while size > max_bytes and count > 1:
+        count -= 1
+        size -= len(lines[count])
+    return lines[:count]
 
 
 def gather_lines(batch: LinesBatch, first: int, last: int, max_bytes: int | None) -> list[bytes]:

@@ -24,6 +24,7 @@ class Skim:
         self._next = 0
         self._waiting = False  # for a reply
         self._held: list[bytes] = []  # what stands in the log from the first chunk of that reply on
+        self._mixed = False  # whether that is not chunks alone
 
     def events(self, lines: Sequence[bytes]) -> Iterator[Event]:
         """Take the next lines, and iterate over the events that are needed, in order; to be exhausted before the next call.
@@ -41,11 +42,13 @@ class Skim:
                 self._waiting = True
             elif isinstance(data, (AssistantMessage, StepEnd)):
                 self._waiting = False
-                if held:
+                if self._mixed:
                     yield from _but_chunks(held, seq - len(held))
-                    held.clear()
+                    self._mixed = False
+                held.clear()
             if held:
                 held.append(line)
+                self._mixed = True
             else:
                 yield event
         self._next += len(lines)

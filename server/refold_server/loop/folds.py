@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec import Struct
 
 from refold_protocol.session.codec import refuse_foreign
-from refold_protocol.session.events import AssistantChunk, Event, SessionSettings
+from refold_protocol.session.events import AssistantChunk, Event, RequestSent, SessionSettings, ToolCall, TurnEnd, TurnStart
 from refold_protocol.session.granted import NOTHING_GRANTED, Granted, granted_step
 from refold_protocol.session.pending import Pending, pending_step
 from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step
@@ -31,7 +32,7 @@ NOTHING_KNOWN = Folds()
 def folds_step(state: Folds, event: Event) -> Folds:
     """Fold one event into all of them. Raises what they raise, and SessionFormatUnsupportedError for a foreign event that
     may not be skipped."""
-    if type(event.data) is AssistantChunk:  # over nine of ten events, and nothing but the open work changes
+    if type(event.data) in _WORK_ALONE:
         return Folds(work_step(state.work, event), state.horizon, state.pending, state.settings, state.granted)
     refuse_foreign(event)
     return Folds(
@@ -41,6 +42,10 @@ def folds_step(state: Folds, event: Event) -> Folds:
         settings_step(state.settings, event),
         granted_step(state.granted, event),
     )
+
+
+_WORK_ALONE: Final = frozenset((AssistantChunk, RequestSent, ToolCall, TurnStart, TurnEnd))
+"""Data that changes nothing but the open work: over nine of ten events."""
 
 
 def fold_all(events: Iterable[Event], state: Folds = NOTHING_KNOWN) -> Folds:
