@@ -56,6 +56,7 @@ def test_everything_that_can_be_set_is_read() -> None:
         context_window = 1000
         max_output = 100
         chars_per_token = 3
+        density = "script"
         temperature = 1
         top_p = 1
         stop = ["END"]
@@ -74,7 +75,7 @@ def test_everything_that_can_be_set_is_read() -> None:
     assert json.loads(other.options)["maxTokensField"] == "max_tokens", "defaults are filled in"
     assert other.key_command == ("pass", "show", "key")
     assert config.models == (
-        config_types.ModelConfig("local/qwen/7b", 1000, 100, 3.0, 1.0, 1.0, ("END",), "low", config.models[0].extra),
+        config_types.ModelConfig("local/qwen/7b", 1000, 100, 3.0, "script", 1.0, 1.0, ("END",), "low", config.models[0].extra),
     )
     assert config.models[0].extra == '{"seed":1,"nested":{"deep":[true,0.5]}}'
     assert type(config.models[0].temperature) is float
