@@ -5,21 +5,25 @@ A fault names the key that has to change, with its file and line. Must not know 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold_protocol.dialects.registry import DIALECTS
 from refold_protocol.errors import ConfigError
 from refold_protocol.json_text import JsonText
+from refold_protocol.session.meter_profile import MeterRow, TokenMeterError, profile_for
+from refold_server.compaction.policy import bounds_of
 from refold_server.config_call import DEFAULT_MODEL, REHEARSAL, split_model
 from refold_server.config_checks import near
 from refold_server.config_read import Origin, Settings
 from refold_server.config_table import Key
 from refold_server.config_types import (
     ChecksConfig,
+    CompactionConfig,
     Config,
     LimitsConfig,
     LogConfig,
@@ -53,9 +57,11 @@ def build_config(given: Settings, default_store: Callable[[], Path]) -> Config:
         plugins=_plugins(given),
         permissions=PermissionsConfig(**_fields(PermissionsConfig, given, "permissions")),
         prefix=_prefix(given),
+        compaction=_compaction(given, ("compaction",), {row.name for row in providers}),
         checks=ChecksConfig(**_fields(ChecksConfig, given, "checks")),
         log=LogConfig(**_fields(LogConfig, given, "log")),
     )
+    _check_windows(given, config)
     if not config.plugins.paths and not config.plugins.entry_points:  # else plugins may bring the tools that are named
         with_origin(given, ("tools", "enabled"), lambda: built_in_tools(config.tools.enabled))
     return config
@@ -161,11 +167,38 @@ def _profile(given: Settings, name: str, providers: dict[str, ProviderConfig]) -
     model = ModelConfig(name=name, **_fields(ModelConfig, given, *key))
     if model.max_output is not None and model.context_window is not None and model.max_output >= model.context_window:
         raise _fault(given, (*key, "max_output"), "expects less than context_window, which holds prompt and reply")
+    if any(row[:3] == (*key, "compaction") for row in given):
+        model = replace(model, compaction=_compaction(given, (*key, "compaction"), set(providers)))
     extra = model.extra
     if extra is not None:
         check = DIALECTS[provider.dialect].check_extra
         with_origin(given, (*key, "extra"), lambda: check(JsonText(extra)))
     return model
+
+
+def _compaction(given: Settings, table: Key, providers: Container[str]) -> CompactionConfig:
+    """Build the settings of compaction in a table; what is not given there is taken from those for all models."""
+    fields = _fields(CompactionConfig, given, "compaction") | _fields(CompactionConfig, given, *table)
+    key, model = (*table, "summary_model"), fields.get("summary_model")
+    if key in given and with_origin(given, key, lambda: split_model(str(model)))[0] not in providers:
+        raise _fault(given, key, f"no provider of that name is configured for {model!r}; add one under [providers.NAME]")
+    return CompactionConfig(**fields)
+
+
+def _check_windows(given: Settings, config: Config) -> None:
+    """Raise for settings of compaction that do not go with the window of a model, where that is known."""
+    for name in dict.fromkeys((config.model, *(row.name for row in config.models))):
+        row = config.profile(name)
+        try:
+            window = profile_for(name, MeterRow(row.context_window, row.chars_per_token)).window
+        except TokenMeterError:  # nobody said how large it is: then nothing is compacted
+            continue
+        try:
+            bounds_of(config.compaction_of(name), window)
+        except ConfigError as error:
+            keys = (("models", name, "compaction", error.key), ("compaction", error.key))
+            key = next((one for one in keys if one in given), keys[1])
+            raise _fault(given, key, f"{error.message.removeprefix(f'{error.key}: ')} (model {name})") from None
 
 
 def _names(given: Settings, table: str) -> tuple[str, ...]:

@@ -41,6 +41,20 @@ def _later(key: str, missing: str, meaning: str, only: object = None) -> Setting
     return Setting(tuple(key.split(".")), check, f"{written}to be left out", meaning, missing=missing)
 
 
+def _compaction(table: str) -> tuple[Setting, ...]:
+    """Give the settings of compaction: for all models, or below a model for that one."""
+    share, whole = "a number above 0 and below 1", "a whole number from 1 to 10"
+    flag = "true or false"
+    return (
+        _row(f"{table}.threshold_ratio", checks.number(0, 0.999, above=True), share, "share of the window where it begins"),
+        _row(f"{table}.retain_tokens", checks.whole(1), _TOKENS, "what stays as it is at the end; default: 0.16 of the window"),
+        _row(f"{table}.summary_model", checks.text, 'a string "provider/model"', "who sums up; default: who was asked last"),
+        _row(f"{table}.summary_max_tokens", checks.whole(1), _TOKENS, "most tokens of a summary; never more than fit"),
+        _row(f"{table}.attempts", checks.whole(1, 10), whole, "how often a summary is asked for before it is given up"),
+        _row(f"{table}.auto", checks.truth, flag, "whether histories are compacted without being asked to; default: true"),
+    )
+
+
 _BYTES = "a whole number of bytes, at least 1048576 (1 MiB)"
 _SECONDS = "a number of seconds above 0"
 _TOKENS = "a whole number of tokens above 0"
@@ -84,7 +98,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     _row("models.*.stop", checks.texts, "an array of strings, none of them empty", "texts that end a reply"),
     _row("models.*.reasoning_effort", checks.text, "a string", "sent to the model, unless the session says otherwise"),
     _row("models.*.extra", checks.json_table, "a table of values that JSON has", "merged into the body of requests"),
-    _later("models.*.compaction", "compaction", "compaction for this model"),
+    *_compaction("models.*.compaction"),
     _row("limits.steps", checks.whole(1, 100_000), "a whole number above 0", "most steps of one turn"),
     _row("tools.enabled", checks.texts, "an array of names of tools", "tools that models are told of; default: all"),
     _row(
@@ -113,12 +127,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     _row("timeouts.first_output_s", _seconds, _SECONDS, "from the request to the first output"),
     _row("timeouts.progress_s", _seconds, _SECONDS, "between two pieces of output"),
     _row("timeouts.total_s", _seconds, _SECONDS, "for one whole call"),
-    _later("compaction.threshold_ratio", "compaction", "share of the window at which the history is compacted"),
-    _later("compaction.retain_tokens", "compaction", "tokens at the end that stay as they are"),
-    _later("compaction.summary_model", "compaction", "the model that summarises"),
-    _later("compaction.summary_max_tokens", "compaction", "most tokens of a summary"),
-    _later("compaction.attempts", "compaction", "attempts of a summary"),
-    _later("compaction.auto", "compaction", "whether the history is compacted without being asked to", only=False),
+    *_compaction("compaction"),
     _row(
         "checks.live",
         checks.one_of("always", "sampled"),

@@ -36,8 +36,23 @@ class ProviderConfig(Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
+class CompactionConfig(Struct, frozen=True):
+    """When and how histories are summed up. `threshold_ratio` is the share of the window at which that begins,
+    `retain_tokens` what stays as it is at the end (None: a share of the window), `summary_model` who sums up (empty: the
+    model that was asked last), `summary_max_tokens` the most tokens of a summary, `attempts` how often one is asked for,
+    `auto` whether that happens without being asked to."""
+
+    threshold_ratio: float = 0.8
+    retain_tokens: int | None = None
+    summary_model: str = ""
+    summary_max_tokens: int = 8192
+    attempts: int = 2
+    auto: bool = True
+
+
 class ModelConfig(Struct, frozen=True):
-    """What is set for one model; `name` is `provider/model`. Window and output are in tokens."""
+    """What is set for one model; `name` is `provider/model`. Window and output are in tokens. `compaction` is what holds for
+    this model, None where nothing is set for it."""
 
     name: str
     context_window: int | None = None
@@ -49,6 +64,7 @@ class ModelConfig(Struct, frozen=True):
     stop: tuple[str, ...] | None = None
     reasoning_effort: str | None = None
     extra: JsonText | None = None
+    compaction: CompactionConfig | None = None
 
 
 class LimitsConfig(Struct, frozen=True):
@@ -137,6 +153,7 @@ class Config(Struct, frozen=True):
     plugins: PluginsConfig = PluginsConfig()
     permissions: PermissionsConfig = PermissionsConfig()
     prefix: PrefixConfig = PrefixConfig()
+    compaction: CompactionConfig = CompactionConfig()
     checks: ChecksConfig = ChecksConfig()
     log: LogConfig = LogConfig()
 
@@ -147,3 +164,7 @@ class Config(Struct, frozen=True):
     def profile(self, model: str) -> ModelConfig:
         """Give what is set for `provider/model`; a row without settings when nothing is."""
         return next((row for row in self.models if row.name == model), ModelConfig(model))
+
+    def compaction_of(self, model: str) -> CompactionConfig:
+        """Give how the histories of sessions with the model `provider/model` are compacted."""
+        return self.profile(model).compaction or self.compaction

@@ -12,7 +12,6 @@ from refold_protocol.session.events import AssistantMessage, Draft, Event, ToolR
 from refold_protocol.session.messages import Block, Source, TextBlock, ToolCallBlock, text_content
 from refold_protocol.session.region import COMPACTION, Region, ranges_of, region_of
 
-
 CLIENT = Source("client")
 
 

@@ -156,9 +156,6 @@ def test_a_wrong_setting_is_told_by_key_line_and_reason(text: str, key: str, lin
     [
         ("[retry]\nattempts = 2", "expects 1, or to be left out; it is 2: this release does not have automatic retries yet"),
         ("[retry]\nbase_ms = 500", "does not have automatic retries yet"),
-        ("[compaction]\nauto = true", "does not have compaction yet"),
-        ("[compaction]\nthreshold_ratio = 0.8", "does not have compaction yet"),
-        (LOCAL + '[models."local/x".compaction]\nauto = true', "does not have compaction yet"),
     ],
 )
 def test_what_this_release_would_not_act_on_is_refused(text: str, said: str) -> None:
@@ -166,7 +163,7 @@ def test_what_this_release_would_not_act_on_is_refused(text: str, said: str) -> 
 
 
 def test_what_describes_this_release_is_accepted() -> None:
-    text = '[retry]\nattempts = 1\n[compaction]\nauto = false\n[permissions]\nmode = "ask"\n'
+    text = '[retry]\nattempts = 1\n[permissions]\nmode = "ask"\n'
     assert _config(text) == _config("")
 
 

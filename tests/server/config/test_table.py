@@ -56,6 +56,7 @@ def test_every_setting_that_is_acted_on_has_its_field(setting: Setting) -> None:
         "timeouts": config_types.TimeoutsConfig,
         "permissions": config_types.PermissionsConfig,
         "prefix": config_types.PrefixConfig,
+        "compaction": config_types.CompactionConfig,
         "checks": config_types.ChecksConfig,
         "log": config_types.LogConfig,
     }

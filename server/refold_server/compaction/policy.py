@@ -1,0 +1,38 @@
+"""Owns what a compaction's settings come to for one window: from how many tokens on, and how many stay as they are.
+
+Pure. Figures are tokens as the session model's meter counts them, whichever model sums up.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from refold_protocol.errors import ConfigError
+from refold_server.config_types import CompactionConfig
+
+RETAINED_SHARE: Final = 0.16
+"""The share of the window that stays as it is at the end of the history, where nothing else is set."""
+
+
+class Bounds(Struct, frozen=True, gc=False):
+    """Of a model with `window` tokens: the history is compacted when a request reaches `threshold`, and `retain` at its end
+    stay as they are."""
+
+    window: int
+    threshold: int
+    retain: int
+
+
+def bounds_of(policy: CompactionConfig, window: int) -> Bounds:
+    """Give the bounds for a window. Raises ConfigError, with the key's last part, for a tail that reaches the threshold."""
+    threshold = int(window * policy.threshold_ratio)
+    retain = int(window * RETAINED_SHARE) if policy.retain_tokens is None else policy.retain_tokens
+    if retain < threshold:
+        return Bounds(window, threshold, retain)
+    if policy.retain_tokens is None:
+        reason = f"expects more than {RETAINED_SHARE}, the share of the window that stays as it is; it is "
+        raise ConfigError("threshold_ratio", f"{reason}{policy.threshold_ratio:g}")
+    reason = f"expects less than {threshold}, where compaction begins in a window of {window} tokens; it is {retain}"
+    raise ConfigError("retain_tokens", reason)
