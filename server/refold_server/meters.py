@@ -12,8 +12,10 @@ from weakref import WeakKeyDictionary
 
 import anyio.lowlevel
 
+from refold_protocol.errors import SessionCorruptionError
 from refold_protocol.session.codec import decode_event
 from refold_protocol.session.estimate import estimate_header, estimate_message
+from refold_protocol.session.events import Event
 from refold_protocol.session.header_types import EpochHeader
 from refold_protocol.session.messages import Message
 from refold_protocol.session.meter import (
@@ -118,6 +120,13 @@ class ModelTokenMeter:
         state = self._state(log)
         try:
             for line in lines:
-                state = meter_step(state, decode_event(line))
+                state = meter_step(state, _decoded(line, state.log_revision))
         finally:
             self._states[log] = state
+
+
+def _decoded(line: bytes, seq: int) -> Event:
+    try:
+        return decode_event(line)
+    except SessionCorruptionError as error:  # it does not know the place, which is said here
+        raise SessionCorruptionError(f"event {seq}: {error.message}", seq=seq) from None
