@@ -10,6 +10,7 @@ import asyncio
 import functools
 import logging
 import random
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -115,8 +116,8 @@ async def serve(ground: Ground, person: Any) -> None:
         person.client.line.end()
 
 
-def tell_of_accepted(pipe: Pipe) -> None:
-    """Say of each batch, the moment it was accepted, where its log ends then."""
+def tell_of_accepted(pipe: Pipe, also: Callable[[], None] = lambda: None) -> None:
+    """Say of each batch, the moment it was accepted, where its log ends then; and call `also`."""
     inner = WriteHandle.append
 
     @functools.wraps(inner)
@@ -124,6 +125,7 @@ def tell_of_accepted(pipe: Pipe) -> None:
         events = inner(self, *given, **more)
         if events:
             pipe.say("+", f"{self.id} {events[-1].seq} {now_ms()}".encode())
+            also()
         return events
 
     WriteHandle.append = append

@@ -19,27 +19,36 @@ LARGE: Final = 40_000
 
 
 class Person:
-    """Whoever uses the daemon. `aim` is the first word of the fail point that this life is to get to, or empty."""
+    """Whoever uses the daemon. `aim` is the first word of the fail point that this life is to get to, or empty; `open` are the
+    sessions that it has open."""
 
     def __init__(self, pipe: Pipe, rng: random.Random, folder: str, aim: str = "") -> None:
         self.client = Client(pipe, self._answered)
         self._rng = rng
         self._folder = folder
-        self._aim = aim
+        self.aim = aim
         self._known: list[str] = []
-        self._open: list[str] = []
+        self.open: list[str] = []
         self._turns: dict[str, int] = {}
         self._inputs: list[tuple[str, str]] = []
         self._number = 0
 
     async def live(self) -> None:
         """Work until killed."""
+        await self.start()
+        await self.work(lambda: False)
+
+    async def start(self) -> None:
+        """Begin the connection and open some sessions."""
         await self.client.ask("initialize", capabilities={}, processId=None)
         self.client.line.put({"method": "initialized", "params": {}})
         await self._look()
+
+    async def work(self, enough: Callable[[], bool]) -> None:
+        """Do things, three at a time, until it is enough."""
         async with asyncio.TaskGroup() as group:
             for _ in range(3):
-                group.create_task(self._work())
+                group.create_task(self._work(enough))
 
     async def _look(self) -> None:
         listed = await self.client.ask("session/list", limit=100, archived=True)
@@ -47,13 +56,13 @@ class Person:
         self._rng.shuffle(self._known)
         for session in self._known[:3]:
             await self._opened(session)
-        if not self._open:
+        if not self.open:
             await self._begin()
 
-    async def _work(self) -> None:
-        while True:
+    async def _work(self, enough: Callable[[], bool]) -> None:
+        while not enough():
             action = self._drawn()
-            session = self._rng.choice(self._open) if self._open else ""
+            session = self._rng.choice(self.open) if self.open else ""
             await action(session)
             await asyncio.sleep(self._rng.choice((0, 0, 0.002, 0.01)))
 
@@ -69,14 +78,14 @@ class Person:
             (2, self._withdraw),
             (2, self._flush),
             (2, self._read),
-            (20 if self._aim == "fork" else 2, self._fork),
-            (20 if self._aim == "archive" else 1, self._archive),
-            (20 if self._aim == "delete" else 1, self._delete),
+            (20 if self.aim == "fork" else 2, self._fork),
+            (20 if self.aim == "archive" else 1, self._archive),
+            (20 if self.aim == "delete" else 1, self._delete),
             (1, self._close),
             (3, self._reopen),
-            (20 if self._aim == "map" else 0, self._fill),
+            (20 if self.aim == "map" else 0, self._fill),
         ]
-        if not self._open:
+        if not self.open:
             return self._reopen
         weights, actions = zip(*rows, strict=True)
         return self._rng.choices(actions, weights)[0]
@@ -96,15 +105,15 @@ class Person:
             await self._follow(session)
 
     async def _follow(self, session: str) -> None:
-        if session not in self._open:
-            self._open.append(session)
+        if session not in self.open:
+            self.open.append(session)
         if session not in self._known:
             self._known.append(session)
         after = self._rng.choice((-1, "tail"))
         await self.client.ask("event/subscribe", session=session, after=after)
 
     async def _reopen(self, session: str) -> None:
-        closed = [one for one in self._known if one not in self._open]
+        closed = [one for one in self._known if one not in self.open]
         if len(self._known) < 5 or not closed:
             await self._begin()
         else:
@@ -186,19 +195,19 @@ class Person:
             await self._begin()
             return
         gone = self._rng.choice(self._known)
-        if gone in self._open:
+        if gone in self.open:
             await self._closed(gone)
         if gone in self._known:
             self._known.remove(gone)
         await self.client.ask("session/delete", session=gone)
 
     async def _close(self, session: str) -> None:
-        if len(self._open) > 1:
+        if len(self.open) > 1:
             await self._closed(session)
 
     async def _closed(self, session: str) -> None:
-        if session in self._open:
-            self._open.remove(session)
+        if session in self.open:
+            self.open.remove(session)
         await self.client.ask("session/close", session=session, cancel=True)
 
     async def _answered(self, method: str, params: Any) -> Any:
