@@ -86,6 +86,7 @@ def _session_routes(
 
         def then() -> None:
             followed.then()
+            ask_again(params.session)
 
         return Followed(followed.result, then)
 
