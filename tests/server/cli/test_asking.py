@@ -6,13 +6,25 @@ import asyncio
 import os
 import signal
 import subprocess
+from pathlib import Path
+from typing import TextIO
 
+import anyio
 import pytest
 
-from tests.support.approval_files import change, changed, changing, course, decisions
+from refold_protocol.session.messages import text_content
+from refold_server.cli.asking import Asker
+from refold_server.cli.printer import Printer
+from refold_server.cli.streams import Outlet
+from tests.support.approval_files import CHANGER, change, changed, changing, course, decisions
+from tests.support.chat_stream import call, calls, chunk, reply
 from tests.support.commands import Here, there
 from tests.support.daemons import Json, Place
-from tests.support.plugin_files import results
+from tests.support.fake_provider import FakeProvider, Gate, answer
+from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
+from tests.support.loop_host import calls as calls_of
+from tests.support.loops import CLIENT, echo, scripted_session
+from tests.support.plugin_files import named, results, write_plugin
 from tests.support.terminal import Terminal, on_terminal
 
 SAY: Json = {"text": "Done."}
@@ -103,13 +115,47 @@ def test_a_terminal_that_goes_away_at_a_question_ends_the_turn(place: Place) -> 
     assert [row[0] for row in decisions(events)] == ["cancelled"]
 
 
-def test_a_question_that_nobody_answers_in_time_is_left(place: Place) -> None:
-    changing(place, change(), SAY, more="permissions.approval_timeout_s = 0.3\n")
-    with on_terminal(place, "run", "go") as terminal:
-        terminal.until(PROMPT)
-        assert terminal.end() == 0
-        assert f"{PROMPT}\n✗ Nobody answered within 0.3 s" in terminal.shown
+def test_a_question_that_nobody_answers_in_time_is_left_while_the_turn_goes_on(place: Place) -> None:
+    gate = Gate()
+    wanted = calls(call(0, "c1", "change", '{"line":"one"}')) + chunk({}, "tool_calls")
+    with FakeProvider(answer(wanted), answer(gate, reply("Done."))) as provider:
+        more = "permissions.approval_timeout_s = 0.3\n" + named(write_plugin(place, "changer", CHANGER))
+        place.provider(provider.base_url, more)
+        with on_terminal(place, "run", "go") as terminal:
+            terminal.until(f"{PROMPT}\n✗ Nobody answered within 0.3 s whether change may run, so it did not.\n")
+            gate.open()
+            assert terminal.end() == 0
     assert changed(place) == []
+
+
+def nowhere() -> TextIO:
+    """A stream that nobody reads."""
+    return Path(os.devnull).open("w")
+
+
+@pytest.mark.anyio
+async def test_when_the_turn_is_over_nothing_is_asked_any_more() -> None:
+    """However it ended: also where no decision could be recorded."""
+    host = ScriptedHost(ScriptedProvider(calls_of(("c1", "write", "{}")), says("done")), {"write": echo})
+    host.alone = host.asking = {"write"}
+    keyboard = os.openpty()
+    with nowhere() as nothing:
+        async with scripted_session(host) as session:
+            outlet = Outlet(nothing, vital=False)
+            asker = Asker(session, Printer(outlet, outlet), keyboard[1])
+            asked = anyio.Event()
+            session.instance.approvals.watch(lambda _: asked.set(), lambda _: None)
+            await session.start(text_content("go"), CLIENT)
+            await asked.wait()
+            event = list(session.ledger.handle.read())[-1]
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(asker.show, [event])
+                await anyio.wait_all_tasks_blocked()
+                asker.stop()
+            await asker.show([event])
+            assert len(session.instance.approvals.open) == 1
+    for one in keyboard:
+        os.close(one)
 
 
 def test_a_program_s_output_holds_no_question(place: Place) -> None:

@@ -211,3 +211,22 @@ async def test_a_question_that_is_not_on_disk_yet_is_put_to_nobody_but_can_be_an
         assert seen == settled == []
         assert host.ran == [("c1", "write")]
         assert_proven(session)
+
+
+async def test_a_permission_is_on_disk_before_anything_runs() -> None:
+    host = asking()
+    async with asked(host) as (session, seen, _):
+
+        async def write(arguments: str) -> str:
+            decided = [event.seq for event in session.ledger.handle.read() if isinstance(event.data, ApprovalDecided)]
+            assert decided
+            assert decided[-1] <= session.ledger.handle.durable
+            return arguments
+
+        host.bodies["write"] = write
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(turn, session)
+            await until(lambda: seen)
+            session.instance.approvals.answer(seen[0].id, "allowed", "once", PERSON)
+            await session.turns.wait(1)
+        assert not result_of(session).is_error
