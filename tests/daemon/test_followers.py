@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from refold_client import RpcError
+from refold_client import RpcError, SubscriptionEndedError
 from refold_protocol.ids import SessionId
 from refold_server.clock import uuid7
 from refold_storage.lmdb_store import open_store
 from tests.support.chat_stream import reply, text
-from tests.support.daemons import Place, kill, new_session, types
+from tests.support.daemons import Place, kill, new_session, types, until
 from tests.support.fake_provider import FakeProvider, answer
 from tests.support.notices import Notices, Wire
 
@@ -60,6 +60,22 @@ async def test_a_writer_that_closes_in_good_order_leaves_nothing_to_tell(place: 
                 await notices.until(lambda seen: says(seen, "Half"))
                 await kill(second)
             assert await anext(changed) == {"session": session, "status": "idle", "tail": notices.last}
+
+
+async def test_the_client_says_why_a_subscription_ended_behind_the_events_that_came(place: Place) -> None:
+    place.script({"text": "One."})
+    async with place.daemon() as client:
+        session = await new_session(client, place)
+        end = await client.prompt(session, "go")
+        await client.close_session(session)
+        events = await client.subscribe(session)
+        assert (await until(events, "turn/end"))[-1] == end
+        store = await open_store(place.store, new_uuid=uuid7, create=False)
+        await store.delete(SessionId(session))
+        await store.close()
+        with pytest.raises(SubscriptionEndedError) as raised:
+            await anext(events)
+        assert raised.value.kind == "session.unknown"
 
 
 async def test_a_deletion_ends_subscriptions_and_says_so(place: Place) -> None:

@@ -16,6 +16,7 @@ from refold_client.errors import (
     ConnectionEndedError,
     GapError,
     RpcError,
+    SubscriptionEndedError,
     UnclaimedMessageError,
     WriterChangedError,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "GapError",
     "RpcError",
     "Subscription",
+    "SubscriptionEndedError",
     "UnclaimedMessageError",
     "WriterChangedError",
     "spawn",

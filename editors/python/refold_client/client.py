@@ -18,7 +18,7 @@ import anyio
 
 from refold_client.approvals import ApprovalHandler, OnApproval
 from refold_client.connection import Connection, Json
-from refold_client.errors import ConnectionEndedError
+from refold_client.errors import ConnectionEndedError, SubscriptionEndedError
 from refold_client.notices import Notices
 from refold_client.results import Health, ModelList, Rebuilt, Schema, SessionList, ToolList, Verified
 from refold_client.subscription import Cursor, Subscription
@@ -231,6 +231,8 @@ class Client:
     def _inform(self, method: str, params: Any) -> bool:
         for notices in self._listening[method]:
             notices.take(params)
+        if method == "session/trouble" and (ended := self._subscriptions.get(params.get("subscription"))) is not None:
+            ended.fail(SubscriptionEndedError(params["kind"], params["message"]))
         return True
 
     def _take_events(self, notice: Any) -> bool:

@@ -4,6 +4,7 @@ ClientError
 ├─ RpcError               the daemon answered with an error: branch on `kind`, else on `code`
 ├─ ConnectionEndedError   the daemon is gone
 ├─ UnclaimedMessageError  it sent something that nobody asked for: a fault of one of the two sides
+├─ SubscriptionEndedError it cannot tell more of a session: deleted, or its log is damaged; branch on `kind`
 ├─ GapError               events are missing from a subscription: a fault of the daemon
 └─ WriterChangedError     another process writes the session now: subscribe again from `cursor`
 """
@@ -48,6 +49,14 @@ class UnclaimedMessageError(ClientError):
 
 class GapError(ClientError):
     """A subscription went on behind an event that never came."""
+
+
+class SubscriptionEndedError(ClientError):
+    """The daemon ended a subscription (`session/trouble`). `kind` is one of the protocol's words, as `session.unknown`."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(f"{message} ({kind})")
+        self.kind = kind
 
 
 class WriterChangedError(ClientError):
