@@ -31,7 +31,12 @@ def run_reading(work: Callable[[], Awaitable[int]]) -> int:
     """Run a command that only reads and give its exit code. The first signal ends it wherever it is, by KeyboardInterrupt:
     it may be deep in a long log, and has nothing to bring to an end."""
     with Interrupts().installed():
-        return anyio.run(work)
+        try:
+            return anyio.run(work)
+        except BaseExceptionGroup as group:  # a task group wraps whatever ends it
+            if group.subgroup(KeyboardInterrupt) is not None:
+                raise KeyboardInterrupt from None
+            raise
 
 
 class Interrupts:

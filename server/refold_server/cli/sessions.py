@@ -39,7 +39,7 @@ async def _command(options: argparse.Namespace) -> int:
     config = read_config(options)
     folder = _folder(options)
     async with opened(config, plugins=False) as around:
-        rows, more = _rows(around.sessions, folder, options.text, options.limit)
+        rows, more = _rows(around.sessions, folder, options)
     if options.json:
         for row in rows:
             out.put_bytes(msgspec.json.encode(row) + b"\n")
@@ -62,12 +62,13 @@ def _folder(options: argparse.Namespace) -> str | None:
     return current_folder() if options.cwd is None else os.path.abspath(options.cwd)  # noqa: PTH100
 
 
-def _rows(sessions: Sessions, folder: str | None, text: str | None, limit: int) -> tuple[list[SessionRow], bool]:
-    """Give up to `limit` rows, and whether there may be more. Raises ConfigError for a folder that is none."""
+def _rows(sessions: Sessions, folder: str | None, options: argparse.Namespace) -> tuple[list[SessionRow], bool]:
+    """Give up to as many rows as wanted, and whether there may be more. Raises ConfigError for a folder that is none."""
+    limit: int = options.limit
     rows: list[SessionRow] = []
     cursor = None
     while True:
-        wanted = SessionListParams(min(limit - len(rows), _PAGE), folder, text)
+        wanted = SessionListParams(min(limit - len(rows), _PAGE), folder, options.text, options.archived)
         page = page_of_sessions(sessions, wanted, cursor)
         rows += page.sessions
         if page.next is None or len(rows) == limit:
