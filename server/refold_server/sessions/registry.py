@@ -151,7 +151,7 @@ class Sessions:
 
     async def _adopt(self, handle: Handle, first: tuple[Draft, ...] = (), settings: SessionSettings = NO_SETTINGS) -> Session:
         try:
-            ledger = Ledger(handle)
+            ledger = await Ledger.opened(handle)
             await ledger.repair()
             host = self._host_for(handle.record.cwd)
             if settings.model is not None:
