@@ -1,0 +1,50 @@
+"""Troubles of a log are told once for each kind, and that they are over; the status follows at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from refold_protocol.errors import StorageFullError
+from refold_protocol.rpc.notices import SessionsChangedNotice, SessionTroubleNotice
+from refold_protocol.session.messages import text_content
+from refold_server.rpc.status_notices import StatusNotices
+from refold_server.rpc.trouble_notices import TroubleNotices
+from refold_storage.memory import MemoryStore
+from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
+from tests.support.loops import CLIENT, NAME, scripted_session, turn
+from tests.support.stores import Faults
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_trouble_is_told_once_however_often_it_is_met_and_that_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
+    faults = Faults()
+    store = MemoryStore(clock=lambda: 1_000, fail_point=faults)
+    told: list[tuple[str, object]] = []
+
+    def notify(method: str, params: object) -> None:
+        told.append((method, params))
+
+    async with scripted_session(ScriptedHost(ScriptedProvider(says("ok"))), store=store) as session:
+        StatusNotices(notify).watch(session)
+        TroubleNotices(notify).watch(session)
+        await turn(session)
+        durable = session.ledger.handle.durable
+        told.clear()
+        faults.full = True
+        for _ in range(3):
+            with pytest.raises(StorageFullError):
+                await session.start(text_content("lost"), CLIENT)
+        assert told == [
+            ("sessions/changed", SessionsChangedNotice(NAME, "broken", durable)),
+            ("session/trouble", SessionTroubleNotice(NAME, "log.full", durable, "the disk is full, says the test")),
+        ]
+        told.clear()
+        faults.full = False
+        await session.ledger.flush()
+        tail = session.ledger.handle.tail
+        assert told == [
+            ("sessions/changed", SessionsChangedNotice(NAME, "idle", tail)),
+            ("session/trouble", SessionTroubleNotice(NAME, "cleared", tail, "The log can be written again.")),
+        ]
+    assert caplog.text == ""
