@@ -1,0 +1,252 @@
+"""`refold export` and `refold import`: files that ordinary tools read, whole or not there, and back again to the byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from refold_protocol.session.chain import chain
+from refold_server.cli.import_file import BLOCK_BYTES
+from refold_server.cli.verify import PROGRESS_EVENTS
+from tests.support.commands import Here, shell, start, there
+from tests.support.daemons import Place
+from tests.support.damage import Disk
+from tests.support.terminal import on_terminal
+
+
+@pytest.fixture
+def session(refold: Here) -> str:
+    """A session with tools, of several records."""
+    return refold("run", "Where is the zebra?").session
+
+
+@pytest.fixture
+def file(refold: Here, session: str) -> Path:
+    """Its export."""
+    path = refold.place.root / "session.jsonl"
+    assert refold("export", session, "-o", str(path)).code == 0
+    return path
+
+
+def listed(refold: Here) -> list[str]:
+    """Ids of the sessions of the folder."""
+    done = refold("sessions", "--json")
+    return [row["session"] for row in done.values] if done.out else []
+
+
+def test_an_export_is_the_record_and_each_line_as_it_is_stored(refold: Here, session: str, file: Path) -> None:
+    done = refold("export", session)
+    assert (done.code, done.err) == (0, "")
+    assert done.out == file.read_bytes()
+    assert done.lines[1:] == refold("log", session, "--view", "events", "--json").lines
+    head = done.values[0]
+    assert (head["type"], head["format"], head["id"], head["tail"]) == ("refold/session", 0, session, len(done.lines) - 2)
+    assert head["cwd"] == str(refold.place.workspace)
+
+
+def test_ordinary_tools_read_it(refold: Here, session: str, file: Path) -> None:
+    del session
+    ends = shell(refold.place, f'grep -c \'"type":"turn/end"\' {file}')
+    assert ends.out == b"1\n"
+    assert [json.loads(line)["seq"] for line in file.read_text().split("\n")[1:-1]] == list(range(len(refold_lines(file)) - 1))
+
+
+def refold_lines(file: Path) -> list[str]:
+    """Lines of a file."""
+    return file.read_text().split("\n")[:-1]
+
+
+def test_a_deleted_session_comes_back_from_its_export_as_it_was(refold: Here, session: str, file: Path) -> None:
+    before = refold("sessions", "--json").out
+    assert refold("delete", session, "--yes").code == 0
+    done = refold("import", str(file))
+    assert (done.code, done.lines, done.err) == (0, [session], "")
+    assert refold("sessions", "--json").out == before
+    assert refold("export", session).out == file.read_bytes()
+    assert refold("verify", session, "--strict").code == 0
+    refold.place.script({"text": "And on."})
+    assert refold("run", "go on", "--session", session).code == 0
+
+
+def test_an_id_that_is_there_is_refused_and_another_one_can_be_had(refold: Here, session: str, file: Path) -> None:
+    done = refold("import", str(file))
+    assert (done.code, done.out) == (2, b"")
+    assert done.err.startswith("refold: session.exists: ")
+    assert "--new-id" in done.err
+    (other,) = there(refold.place, "import", "-", "--new-id", given=file.read_bytes()).lines
+    assert listed(refold) == [other, session]
+    assert refold("export", other).lines[1:] == refold_lines(file)[1:]
+    assert refold("verify", "--all").code == 0
+
+
+def test_an_import_makes_a_store_but_not_for_a_file_that_is_none(refold: Here, file: Path, tmp_path: Path) -> None:
+    store = tmp_path / "new"
+    wrong = tmp_path / "wrong"
+    wrong.write_text("nothing\n")
+    done = refold("import", str(wrong), "--store", str(store))
+    assert (done.code, store.exists()) == (1, False)
+    assert done.err.startswith("refold: session.corrupt: line 1: ")
+    assert refold("import", str(file), "--store", str(store)).code == 0
+    assert refold("verify", "--all", "--store", str(store)).code == 0
+
+
+def test_a_changed_file_is_refused_with_its_line_and_leaves_nothing(refold: Here, session: str, file: Path) -> None:
+    refold("delete", session, "--yes")
+    lines = file.read_bytes().split(b"\n")
+    for changed, said in [
+        (lines[:20] + lines[21:], "line 21: "),
+        ([*lines[:20], lines[20][:30]], "line 21: "),
+        (lines[:20], "line 20: the file ends here"),
+        ([lines[0].replace(b'"format":0', b'"format":7'), *lines[1:]], "line 1: format version 7"),
+        ([line.replace(b"zebra", b"zebro") for line in lines], "lines 2 to "),
+    ]:
+        file.write_bytes(b"\n".join(changed))
+        done = refold("import", str(file))
+        assert (done.code, done.out) == (7 if "format" in said else 1, b"")
+        assert f": {said}" in done.err
+    assert listed(refold) == []
+
+
+def test_an_import_that_is_killed_leaves_nothing_to_see_and_can_be_made_again(refold: Here, session: str, file: Path) -> None:
+    """Killed when a batch of lines is on disk, behind which it waits for more."""
+    lines = [b'{"type":"x/%s","seq":%d,"time":%d,"data":{},"ignorable":true}' % (b"y" * 500, seq, seq) for seq in range(2_000)]
+    big = refold_lines(file)[0].encode()
+    refold("delete", session, "--yes")
+    head = json.loads(big) | {"tail": 1_999, "headDigest": digest(lines), "writers": []}
+    data = b"\n".join([json.dumps(head).encode(), *lines]) + b"\n"
+    process = start(refold.place, "import", "-", stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(data[: 3 * BLOCK_BYTES])
+    process.stdin.flush()
+    data_file = refold.place.store / "data.mdb"
+    before = data_file.stat().st_mtime_ns
+    while data_file.stat().st_mtime_ns == before:
+        assert process.poll() is None
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert listed(refold) == []
+    assert refold("log", session).code == 2
+    assert there(refold.place, "import", "-", given=data).lines == [session]
+    assert refold("export", session).out.split(b"\n")[1:] == data.split(b"\n")[1:]
+
+
+def digest(lines: list[bytes]) -> str:
+    """The digest at the end of a chain, in hex."""
+    return chain(lines).hex()
+
+
+def test_a_part_is_a_session_of_its_own(refold: Here, session: str, file: Path) -> None:
+    part = refold("export", session, "--at", "10")
+    assert part.code == 0
+    assert part.lines[1:] == refold_lines(file)[1:12]
+    (other,) = there(refold.place, "import", "-", "--new-id", given=part.out).lines
+    assert refold("verify", other).code == 0
+    assert len(refold.events(other)) == 11
+    done = refold("export", session, "--at", "100000")
+    assert (done.code, done.out) == (2, b"")
+    assert done.err.startswith("refold: seq.range: ")
+
+
+def test_a_part_of_what_a_fork_inherited_says_where_it_comes_from(refold: Here, session: str) -> None:
+    (child,) = refold("fork", session, "--at", "20").lines
+    part = refold("export", child, "--at", "10")
+    assert (part.values[0]["parent"]["session"], part.values[0]["parent"]["at"]) == (session, 10)
+    (other,) = there(refold.place, "import", "-", "--new-id", given=part.out).lines
+    assert refold("export", other).lines[1:] == part.lines[1:]
+
+
+def test_a_damaged_session_is_exported_up_to_the_damage_and_that_can_be_imported(refold: Here, session: str) -> None:
+    """Case C-03's neighbour: one damaged session must not take what is whole of it along."""
+    disk = Disk(refold.place.store)
+    assert len(disk.records) > 4
+    whole = refold("export", session).lines
+    disk.flip(3, 50)
+    first = disk.records[3].record.first
+    for output in ([], ["-o", str(refold.place.root / "part")]):
+        done = refold("export", session, *output)
+        assert done.code == 1
+        assert done.err.startswith(f"refold: session.corrupt: only the events 0 to {first - 1} were exported; ")
+    data = (refold.place.root / "part").read_bytes()
+    assert data.decode().split("\n")[1:-1] == whole[1 : first + 1]
+    (other,) = there(refold.place, "import", "-", "--new-id", given=data).lines
+    assert refold("verify", other).code == 0
+
+
+@pytest.mark.parametrize("harm", ["changed", "dropped", "end", "digest"])
+def test_every_kind_of_damage_ends_an_export(refold: Here, session: str, harm: str) -> None:
+    disk = Disk(refold.place.store)
+    whole, last = refold("export", session).lines, disk.records[-1].record
+    kept = disk.records[2].record.first
+    if harm == "changed":
+        disk.change_line(2, 0, b'"type"', b'"tyqe"')
+    elif harm == "dropped":
+        disk.drop(2)
+    elif harm == "digest":
+        disk.change_digest(2)
+    else:
+        disk.drop(len(disk.records) - 1)
+        kept = last.first
+    done = refold("export", session)
+    assert done.code == 1
+    assert done.lines[1:] == whole[1 : kept + 1]
+    assert f"only the events 0 to {kept - 1} were exported" in done.err
+
+
+def test_a_session_of_which_nothing_is_whole_is_not_exported(refold: Here, session: str) -> None:
+    Disk(refold.place.store).flip(0, 50)
+    path = refold.place.root / "none"
+    done = refold("export", session, "-o", str(path))
+    assert (done.code, done.out, path.exists()) == (7, b"", False)
+    assert done.err.startswith("refold: session.corrupt: ")
+
+
+def test_a_file_is_put_in_place_whole_and_is_its_owners(refold: Here, session: str, file: Path) -> None:
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    file.write_text("before")
+    link = file.with_name("link")
+    link.symlink_to(file)
+    assert refold("export", session, "--output", str(link)).code == 0
+    assert link.is_symlink()
+    assert file.read_bytes() == refold("export", session).out
+    assert [path.name for path in file.parent.iterdir() if path.name.endswith(".part")] == []
+
+
+def test_an_export_that_fails_leaves_the_file_as_it_was(refold: Here, session: str, file: Path) -> None:
+    before = file.read_bytes()
+    assert refold("export", "nobody", "-o", str(file)).code == 2
+    assert file.read_bytes() == before
+    done = refold("export", session, "-o", str(file.parent / "gone" / "x"))
+    assert (done.code, done.out) == (2, b"")
+    assert "--output: " in done.err
+    done = there(refold.place, "export", session, "-o", "/dev/full")
+    assert done.code == 2
+    assert "No space left on device" in done.err
+    assert Path("/dev/full").is_char_device()
+    assert refold("export", session, "-o", "-").out == before
+
+
+def test_a_file_that_cannot_be_read_is_told(refold: Here) -> None:
+    for name in ("gone", "."):
+        done = refold("import", name)
+        assert (done.code, done.out) == (2, b"")
+        assert done.err.startswith(f"refold: config.invalid: FILE: {name} cannot be read: ")
+
+
+def test_long_logs_show_on_a_terminal_how_far_it_is(place: Place, tmp_path: Path) -> None:
+    count = PROGRESS_EVENTS + 5_000
+    lines = [b'{"type":"x/y","seq":%d,"time":%d,"data":{},"ignorable":true}' % (seq, seq) for seq in range(count)]
+    head = {"type": "refold/session", "format": 0, "id": "long", "cwd": "/", "createdAt": 1, "tail": count - 1}
+    data = b"\n".join([json.dumps(head | {"headDigest": digest(lines), "writers": []}).encode(), *lines]) + b"\n"
+    file, copy = tmp_path / "long.jsonl", tmp_path / "copy.jsonl"
+    file.write_bytes(data)
+    for command in (["import", str(file)], ["export", "long", "-o", str(copy)]):
+        with on_terminal(place, *command) as terminal:
+            assert terminal.end() == 0
+            assert f" % of {count} events" in terminal.shown
+    assert copy.read_bytes().split(b"\n")[1:] == data.split(b"\n")[1:]
