@@ -36,6 +36,9 @@ from refold_protocol.session.foreign import is_readable, plugin_of
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import Message
 
+CHUNK: Final = b'{"type":"assistant/chunk",'
+"""How the line of a chunk begins, as `seal` writes it. A line of other origin may begin in another way."""
+
 
 class _Written(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     type: str
@@ -133,6 +136,8 @@ def refuse_foreign(event: Event) -> None:
 
 def line_type(line: bytes) -> str:
     """Give the type of a line written by `seal` without decoding the rest; decodes lines of other origin."""
+    if line.startswith(CHUNK):  # most lines are
+        return "assistant/chunk"
     if line.startswith(b'{"type":"'):
         end = line.find(b'"', 9)
         name = line[9:end]

@@ -8,13 +8,9 @@ where no step waits for its reply is given all the same, so that the grammar ref
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
-from refold_protocol.session.codec import decode_at
+from refold_protocol.session.codec import CHUNK, decode_at
 from refold_protocol.session.events import AssistantMessage, Event, StepEnd, StepStart
-
-CHUNK: Final = b'{"type":"assistant/chunk",'
-"""How the line of a chunk begins, as `seal` writes it. A line of other origin may begin in another way; it is decoded."""
 
 
 class Skim:

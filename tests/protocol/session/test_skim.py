@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold_protocol.errors import InvalidEventError, SessionCorruptionError
-from refold_protocol.session.codec import seal
+from refold_protocol.session.codec import CHUNK, seal
 from refold_protocol.session.events import AssistantChunk, Draft, Event
 from refold_protocol.session.messages import TextDelta
-from refold_protocol.session.skim import CHUNK, Skim
+from refold_protocol.session.skim import Skim
 from refold_protocol.session.work import fold_work
 from refold_server.loop.folds import fold_all
 from tests.support.log_strategies import logs
