@@ -58,7 +58,7 @@ async def _rebuild(options: argparse.Namespace) -> int:
         done = await around.store.rebuild_catalogue(told)
     if aside.terminal:
         aside.put("\r\x1b[K", now=True)
-    out.line(f"{done.sessions} sessions counted: {done.changed} were wrong, {done.misplaced} wrong places in the list")
+    out.line(f"counted: {done.sessions} sessions; corrected: {done.changed} of them, {done.misplaced} places in the list")
     for error in done.skipped:
         out.line(f"passed over: {printable(error.message)}")
     out.flush()
