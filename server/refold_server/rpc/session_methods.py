@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,17 +26,22 @@ from refold_protocol.rpc.results import (
     SessionReadResult,
     SurfaceNode,
 )
+from refold_protocol.session.header import header_step
 from refold_protocol.session.messages import Source
+from refold_protocol.session.surface import EMPTY_SURFACE, surface_step
 from refold_protocol.session.transcript import TranscriptEntry
-from refold_server.sessions.reading import reading
+from refold_server.sessions.reading import read_whole, reading
 from refold_server.sessions.registry import Sessions
 from refold_server.sessions.session import Session
+from refold_server.sessions.slicing import folded, listed
 from refold_server.sessions.views import (
-    header_view,
-    pending_view,
+    NOTHING_AHEAD,
+    balanced,
+    nodes_of,
+    outlook_step,
+    outlook_view,
+    recorded,
     seq_at,
-    status_view,
-    surface_view,
     transcript_view,
 )
 from refold_storage.interface import Handle, SessionRecord
@@ -64,18 +70,19 @@ class SessionMethods:
         session = params.session or SessionId("")
         if params.mode == "write":
             return _opened(await self._sessions.open(session))
-        async with reading(self._sessions, session) as (handle, owned):
-            return SessionOpenResult(
-                handle.id,
-                handle.tail,
-                handle.durable,
-                session_info(handle.record),
-                status_view(handle, handle.tail, owned=owned),
-                pending_view(handle, handle.tail),
-            )
+        return await read_whole(partial(self._open_for_reading, session))
 
     async def read(self, params: SessionReadParams) -> SessionReadResult:
         """session/read."""
+        return await read_whole(partial(self._read, params))
+
+    async def _open_for_reading(self, session: SessionId) -> SessionOpenResult:
+        async with reading(self._sessions, session) as (handle, owned):
+            at, durable, info = handle.tail, handle.durable, session_info(handle.record)
+            outlook = await folded(recorded(handle, at), outlook_step, NOTHING_AHEAD)
+            return SessionOpenResult(handle.id, at, durable, info, *outlook_view(handle, at, outlook, owned=owned))
+
+    async def _read(self, params: SessionReadParams) -> SessionReadResult:
         async with reading(self._sessions, params.session) as (handle, owned):
             at = seq_at(handle, params.at)
             page = params.page or Page()
@@ -83,15 +90,17 @@ class SessionMethods:
                 case "events":
                     return _events(handle, at, page)
                 case "transcript":
-                    entries, following = paged(transcript_view(handle, at, owned=owned), page)
+                    entries, following = paged(await listed(transcript_view(handle, at, owned=owned)), page)
                     return SessionReadResult(entries=entries, next=following)
                 case "surface":
-                    nodes, following = paged(surface_view(handle, at, owned=owned), page)
+                    surface = await folded(balanced(handle, at, owned=owned), surface_step, EMPTY_SURFACE)
+                    nodes, following = paged(nodes_of(surface), page)
                     return SessionReadResult(nodes=nodes, next=following)
                 case "header":
-                    return SessionReadResult(header=header_view(handle, at))
+                    return SessionReadResult(header=await folded(recorded(handle, at), header_step, None))
                 case "status":
-                    return SessionReadResult(status=status_view(handle, at, owned=owned))
+                    outlook = await folded(recorded(handle, at), outlook_step, NOTHING_AHEAD)
+                    return SessionReadResult(status=outlook_view(handle, at, outlook, owned=owned)[0])
 
     async def flush(self, params: SessionFlushParams) -> SessionFlushResult:
         """session/flush."""

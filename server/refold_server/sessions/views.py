@@ -10,21 +10,25 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from refold_protocol.errors import SeqRangeError
 from refold_protocol.rpc.results import SurfaceNode
 from refold_protocol.session.closers import closers_of, drafts_as_events, open_at_end
 from refold_protocol.session.codec import line_type, refuse_foreign
 from refold_protocol.session.endings import FORKED, INTERRUPTED
 from refold_protocol.session.events import Event
+from refold_protocol.session.header import header_step
 from refold_protocol.session.header_types import EpochHeader
 from refold_protocol.session.pending import Pending, pending_step
 from refold_protocol.session.projection import derive_message
 from refold_protocol.session.status import Status, status_of
-from refold_protocol.session.surface import fold_surface
+from refold_protocol.session.surface import Surface, fold_surface
 from refold_protocol.session.transcript import Transcript, TranscriptEntry
 from refold_protocol.session.work import NO_WORK, Work, fold_work, work_step
-from refold_server.loop.folds import fold_all
 from refold_server.loop.ledger import is_seed
+from refold_server.loop.reading import skimmed
 from refold_storage.interface import Handle
 
 
@@ -38,10 +42,9 @@ def seq_at(handle: Handle, at: int | None) -> int:
 
 
 def recorded(handle: Handle, at: int) -> Iterator[Event]:
-    """Iterate over the events 0…`at`. Raises SessionFormatUnsupportedError at a foreign event that may not be skipped."""
-    if at < 0:
-        return
-    for event in handle.read(0, at):
+    """Iterate over the events 0…`at` but those chunks that no view shows. Raises SessionFormatUnsupportedError at a foreign
+    event that may not be skipped."""
+    for event in skimmed(handle, at):
         refuse_foreign(event)
         yield event
 
@@ -59,7 +62,11 @@ def balanced(handle: Handle, at: int, *, owned: bool) -> Iterator[Event]:
 
 def surface_view(handle: Handle, at: int, *, owned: bool) -> list[SurfaceNode]:
     """Give the surface's nodes, in their order."""
-    surface = fold_surface(balanced(handle, at, owned=owned))
+    return nodes_of(fold_surface(balanced(handle, at, owned=owned)))
+
+
+def nodes_of(surface: Surface) -> list[SurfaceNode]:
+    """Give a surface's nodes as the view shows them."""
     return [SurfaceNode(node.seq, node.type, derive_message(node)) for node in surface.nodes]
 
 
@@ -71,12 +78,16 @@ def transcript_view(handle: Handle, at: int, *, owned: bool) -> Iterator[Transcr
 
 def header_view(handle: Handle, at: int) -> EpochHeader | None:
     """Give the header in force, None before the first request."""
-    return fold_all(recorded(handle, at)).horizon.header
+    header: EpochHeader | None = None
+    for event in recorded(handle, at):
+        header = header_step(header, event)
+    return header
 
 
 def status_view(handle: Handle, at: int, *, owned: bool) -> Status:
-    """Give the status."""
-    return status_of(fold_work(balanced(handle, at, owned=owned)))
+    """Give the status; as of the tail it is `broken` while the log cannot be written."""
+    status = status_of(fold_work(balanced(handle, at, owned=owned)))
+    return replace(status, status="broken") if handle.trouble is not None and at == handle.tail else status
 
 
 def stands_open(handle: Handle) -> bool:
@@ -100,13 +111,36 @@ def stands_open(handle: Handle) -> bool:
     return False
 
 
+class Outlook(Struct, frozen=True, gc=False):
+    """What stands open and what waits: the folds that an open for reading shows."""
+
+    work: Work = NO_WORK
+    pending: Pending = ()
+
+
+NOTHING_AHEAD: Final = Outlook()
+
+
+def outlook_step(state: Outlook, event: Event) -> Outlook:
+    """Fold one recorded event."""
+    return Outlook(work_step(state.work, event), pending_step(state.pending, event))
+
+
+def outlook_view(handle: Handle, at: int, outlook: Outlook, *, owned: bool) -> tuple[Status, Pending]:
+    """Give the status and the inputs that wait, of a log with these folds as of `at`."""
+    closed = not owned and open_at_end(outlook.work)  # the closers leave nothing open
+    return (
+        status_of(NO_WORK if closed else outlook.work),
+        () if _is_seed(handle, outlook.work, at) else outlook.pending,
+    )
+
+
 def pending_view(handle: Handle, at: int) -> Pending:
     """Give the inputs that wait. A fork inherits none, also before it is opened for writing."""
-    work = NO_WORK
-    pending: Pending = ()
+    outlook = NOTHING_AHEAD
     for event in recorded(handle, at):
-        work, pending = work_step(work, event), pending_step(pending, event)
-    return () if _is_seed(handle, work, at) else pending
+        outlook = outlook_step(outlook, event)
+    return outlook_view(handle, at, outlook, owned=True)[1]
 
 
 def _is_seed(handle: Handle, work: Work, at: int) -> bool:
