@@ -63,6 +63,8 @@ async def test_c_04_a_full_disk_stops_the_turn_and_is_told_and_the_same_daemon_g
                 assert [word["status"] for word in (await anext(changes), await anext(changes))] == ["running", "broken"]
                 health = (await client.health())["sessions"][0]
                 assert health["status"] == "broken"
+                assert (await client.read(session, "status"))["status"]["status"] == "broken"
+                assert (await client.read(session, "status", at=0))["status"]["status"] == "idle"
                 assert "no space" in health.get("trouble", "")
                 with pytest.raises(RpcError) as raised:
                     await client.start_turn(session, NOISE)
