@@ -14,9 +14,9 @@ from refold_protocol.dialects.registry import dialect_named, ships_encoder
 from refold_protocol.errors import RefoldError, SessionCorruptionError
 from refold_protocol.session.codec import decode_event, refuse_foreign
 from refold_protocol.session.events import EncoderId, Event, RequestSent
-from refold_protocol.session.pairing import PairingCheck
-from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step, request_of
-from refold_protocol.session.request import Request, RequestDigest
+from refold_protocol.session.pairing import PairingCheck, pairing_faults
+from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step, sent_request_of
+from refold_protocol.session.request import Request, RequestDigest, request_sha256
 from refold_protocol.session.work import NO_WORK, Work, work_step
 
 
@@ -150,8 +150,8 @@ class Verifier:
             self._work = work_step(self._work, event)
             check = "header" if event.surface_op is None else "surface"
             self._horizon = horizon_step(self._horizon, event)
-            if isinstance(event.data, RequestSent) and event.data.purpose == "step":
-                self._check_request(seq, event.data, request_of(self._horizon))
+            if isinstance(event.data, RequestSent):
+                self._check_request(seq, event.data, sent_request_of(self._horizon, event.data))
         except RefoldError as error:
             self._differ(seq, check, error.message)
             self._readable = False
@@ -159,12 +159,13 @@ class Verifier:
     def _check_request(self, seq: int, sent: RequestSent, request: Request) -> None:
         self._requests += 1
         before = len(self._differences)
-        for fault in self._pairing.faults(request):
+        step = sent.purpose == "step"  # of a summary nothing is kept: the requests of steps extend each other
+        for fault in self._pairing.faults(request) if step else pairing_faults(request):
             self._differ(seq, "pairing", fault, sent)
-        digest = self._request_digest.of(request)
+        digest = self._request_digest.of(request) if step else request_sha256(request)
         if digest != sent.request_sha256:
             self._differ(seq, "request", f"the rebuilt request has {digest}, recorded is {sent.request_sha256}", sent)
-        encoder = self._encoder(sent.encoder)
+        encoder = self._encoder(sent.encoder, kept=step)
         if encoder is None:
             self._not_shipped += len(self._differences) == before
             return
@@ -182,7 +183,9 @@ class Verifier:
             found = f"the rebuilt body has {len(body.data)} bytes and {body.sha256}"
             self._differ(seq, "body", f"{found}, recorded are {sent.bytes} and {sent.sha256}", sent)
 
-    def _encoder(self, wanted: EncoderId) -> BodyEncoder | None:
+    def _encoder(self, wanted: EncoderId, *, kept: bool) -> BodyEncoder | None:
+        if not kept:
+            return dialect_named(wanted.name).make_encoder() if ships_encoder(wanted) else None
         key = (wanted.name, wanted.version)
         if key not in self._encoders:
             self._encoders[key] = dialect_named(wanted.name).make_encoder() if ships_encoder(wanted) else None

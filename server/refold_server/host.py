@@ -17,8 +17,8 @@ from refold_protocol.session.foreign import readable
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_server.checks.live import CheckMode
 from refold_server.config_call import call_config, permission_mode, step_limit
-from refold_server.config_types import Config, Mode
-from refold_server.meters import Meters
+from refold_server.config_types import CompactionConfig, Config, Mode
+from refold_server.meters import Meters, ModelTokenMeter
 from refold_server.plugins.aside import aside
 from refold_server.plugins.loading import load_plugins, plugin_sources
 from refold_server.plugins.registry import NO_PLUGINS, Plugins
@@ -124,6 +124,14 @@ class SessionHost:
             wanted = self._shared.config.prefix.skills and self._shared.registry.find(READ_SKILL) is not None
             self._reads_skills = wanted and has_skills(self._workspace.root, self._shared.shelf)
         return tuple(one for one in self._shared.registry.schemas if one.name != READ_SKILL or self._reads_skills)
+
+    def meter(self, model: str) -> ModelTokenMeter:
+        """Give the meter of `provider/model`. Raises TokenMeterError."""
+        return self._shared.meters.meter_for(model)
+
+    def compaction(self, model: str) -> CompactionConfig:
+        """Tell how the histories of sessions with the model `provider/model` are compacted."""
+        return self._shared.config.compaction_of(model)
 
     def live_checks(self) -> CheckMode:
         """Tell which requests are compared with the log before they leave."""

@@ -22,13 +22,14 @@ from refold_protocol.session.events import (
 from refold_protocol.session.header_types import CallConfig, EpochHeader
 from refold_protocol.session.messages import Message, TextDelta, ToolResultBlock, text_content
 from refold_protocol.verify import Difference, Report, Verifier
-from tests.support.logs import HEADER, LOOP, TIME, Log, spoken
+from tests.support.logs import HEADER, TIME, Log, spoken
 
 DIALECT = DIALECTS["chat-completions"]
 
 
 def _recorded() -> Log:
-    """A log of two instances: calls, a retry, a cut stream with closers, a replace, a changed header; six requests."""
+    """A log of two instances: calls, a retry, a cut stream with closers, a compaction that failed and one that did not, a
+    changed header; six requests of steps, two of compactions."""
     log = Log(DIALECT)
     log.instance()
     log.accept("in")
@@ -46,8 +47,8 @@ def _recorded() -> Log:
     log.close()
     log.instance("resume")
     nodes = log.surface.nodes
-    log.add(RequestSent("summary", 1, DIALECT.encoder, 0, "", ""))  # no request of a step; its check comes with compaction
-    log.replace(UserMessage(text_content("A summary."), LOOP), nodes[0].seq, nodes[-1].seq)
+    log.compaction(nodes[0].seq, nodes[-2].seq, None)
+    log.compaction(nodes[0].seq, nodes[-1].seq)
     log.whole_turn("So?", "So.")
     log.turn("Then?")
     log.step(EpochHeader(HEADER.config, "Be thorough."))
@@ -96,7 +97,7 @@ def test_a_log_that_was_recorded_holds_and_each_of_its_requests_is_equal() -> No
     log = _recorded()
     head = chain(log.lines).hex()
     report = _checked(log.lines, head, len(log.events) - 1)
-    assert report == Report(len(log.events), 6, 6, 0, head, ())
+    assert report == Report(len(log.events), 8, 8, 0, head, ())
     assert report.holds
 
 
@@ -112,11 +113,12 @@ def test_a_changed_word_shows_at_the_first_request_that_would_have_held_it() -> 
     prompt = _first(log, UserMessage).seq
     lines[prompt] = lines[prompt].replace(b"Why?", b"Who?")
     first, second, retry, third, *_ = _sent(log)
+    summaries = [event for event in log.events if isinstance(event.data, RequestSent) and event.data.purpose == "summary"]
     found = _found(lines, log.lines)
-    of_first = [(one.seq, check) for one in (first, second, retry, third) for check in ("request", "body")]
+    of_first = [(one.seq, check) for one in (first, second, retry, third, *summaries) for check in ("request", "body")]
     assert found == [*of_first, (len(lines) - 1, "head")]
     differences = _checked(lines).differences
-    assert [(one.turn, one.step) for one in differences[::2]] == [(1, 1), (1, 2), (1, 2), (2, 1)]
+    assert [(one.turn, one.step) for one in differences[::2]] == [(1, 1), (1, 2), (1, 2), (2, 1), *[(None, None)] * 2]
     data = first.data
     assert isinstance(data, RequestSent)
     assert data.request_sha256 in differences[0].message
@@ -149,7 +151,7 @@ def test_a_dropped_line_is_one_difference_where_it_is_missing() -> None:
     assert _found(lines, log.lines) == [(accepted, "line"), (len(lines), "head")]
     report = _checked(lines)
     assert report.differences[0].message == f"the event at place {accepted} calls itself {accepted + 1}"
-    assert report.equal == 6
+    assert report.equal == 8
 
 
 def test_a_dropped_line_that_the_grammar_misses_is_named_by_it_too() -> None:
@@ -200,7 +202,7 @@ def test_a_recorded_digest_of_a_request_that_is_wrong_is_named_with_its_step() -
     report = _checked(_with(log, sent, replace(sent.data, request_sha256="00" * 32)))
     (found,) = report.differences
     assert (found.seq, found.check, found.turn, found.step) == (sent.seq, "request", 1, 2)
-    assert (report.requests, report.equal, report.not_shipped) == (6, 5, 0)
+    assert (report.requests, report.equal, report.not_shipped) == (8, 7, 0)
 
 
 def test_a_recorded_body_that_differs_in_length_or_digest_is_named_with_its_step() -> None:
@@ -211,7 +213,24 @@ def test_a_recorded_body_that_differs_in_length_or_digest_is_named_with_its_step
         report = _checked(_with(log, sent, wrong))
         (found,) = report.differences
         assert (found.seq, found.check, found.turn, found.step) == (sent.seq, "body", 1, 2)
-        assert (report.requests, report.equal, report.not_shipped) == (6, 5, 0)
+        assert (report.requests, report.equal, report.not_shipped) == (8, 7, 0)
+
+
+def test_a_recorded_digest_of_a_summary_request_that_is_wrong_is_named() -> None:
+    log = _recorded()
+    sent = next(event for event in log.events if isinstance(event.data, RequestSent) and event.data.purpose == "summary")
+    assert isinstance(sent.data, RequestSent)
+    report = _checked(_with(log, sent, replace(sent.data, request_sha256="00" * 32, sha256="00" * 32)))
+    assert [(one.seq, one.check) for one in report.differences] == [(sent.seq, "request"), (sent.seq, "body")]
+
+
+def test_a_summary_that_was_asked_for_outside_of_a_compaction_is_named() -> None:
+    log = Log(DIALECT)
+    log.instance()
+    sent = log.add(RequestSent("summary", 1, DIALECT.encoder, 0, "", ""))
+    (found,) = _checked(log.lines).differences
+    assert found.seq == sent.seq
+    assert "no compaction is open" in found.message
 
 
 def test_an_encoder_that_is_not_shipped_is_a_third_verdict_and_no_difference() -> None:
@@ -222,7 +241,7 @@ def test_an_encoder_that_is_not_shipped_is_a_third_verdict_and_no_difference() -
         lines = _with(log, sent, replace(sent.data, encoder=encoder, sha256="00" * 32, bytes=0))
         report = _checked(lines)
         assert report.holds
-        assert (report.requests, report.equal, report.not_shipped) == (6, 5, 1)
+        assert (report.requests, report.equal, report.not_shipped) == (8, 7, 1)
 
 
 def test_a_wrong_request_is_a_difference_whether_or_not_its_encoder_is_shipped() -> None:
@@ -232,7 +251,7 @@ def test_a_wrong_request_is_a_difference_whether_or_not_its_encoder_is_shipped()
     wrong = replace(sent.data, encoder=EncoderId("no-such-dialect", 1), request_sha256="00" * 32)
     report = _checked(_with(log, sent, wrong))
     assert [one.check for one in report.differences] == ["request"]
-    assert (report.requests, report.equal, report.not_shipped) == (6, 5, 0)
+    assert (report.requests, report.equal, report.not_shipped) == (8, 7, 0)
 
 
 def test_a_header_that_was_changed_shows_at_its_requests() -> None:

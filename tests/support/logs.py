@@ -19,6 +19,9 @@ from refold_protocol.session.endings import COMPLETED, INTERRUPTED
 from refold_protocol.session.events import (
     AssistantChunk,
     AssistantMessage,
+    CompactEnd,
+    CompactStart,
+    CompactSummary,
     Draft,
     EncoderId,
     Event,
@@ -33,6 +36,7 @@ from refold_protocol.session.events import (
     Trigger,
     TurnEnd,
     TurnEndReason,
+    TurnError,
     TurnStart,
     UserMessage,
 )
@@ -50,8 +54,9 @@ from refold_protocol.session.messages import (
     Usage,
     text_content,
 )
-from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step, request_of
-from refold_protocol.session.request import request_sha256
+from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step, request_of, summary_request_of
+from refold_protocol.session.region import COMPACTION, ranges_of
+from refold_protocol.session.request import Request, request_sha256
 from refold_protocol.session.surface import Surface
 from refold_protocol.session.work import NO_WORK, Work, work_step
 
@@ -149,11 +154,27 @@ class Log:
 
     def send(self, attempt: int = 1) -> Event:
         """Record that the open step's request leaves."""
-        request = request_of(self.horizon)
+        return self._sent("step", attempt, request_of(self.horizon), *self.here())
+
+    def compaction(self, start: int, end: int, text: str | None = "They asked why.") -> Event:
+        """Sum up the nodes from `start` to `end` (seqs), with a failure where `text` is None; give its `compact/start`."""
+        header = self.horizon.header
+        assert header is not None
+        began = self.add(CompactStart("pressure", (start, end), "Sum up.", header.config, self.work.turn))
+        self._sent("summary", 1, summary_request_of(self.horizon), self.work.turn)
+        if text is not None:
+            seqs = [node.seq for node in self.surface.nodes]
+            shadowed = ranges_of(seqs[seqs.index(start) : seqs.index(end) + 1])
+            self.add(CompactSummary(text, shadowed, 1000, "engine/chain", 512))
+            self.replace(UserMessage(text_content(text), COMPACTION), start, end)
+        self.add(CompactEnd(None if text is not None else TurnError("compaction.failed", "It is blank.")))
+        return began
+
+    def _sent(self, purpose: str, attempt: int, request: Request, *place: int | None) -> Event:
         body = b"" if self.dialect is None else self.dialect.encode(request, {})
         encoder = EncoderId("no-such-dialect", 1) if self.dialect is None else self.dialect.encoder
         digests = sha256(body).hexdigest(), request_sha256(request)
-        return self.add(RequestSent("step", attempt, encoder, len(body), *digests, *self.here()))
+        return self.add(RequestSent(purpose, attempt, encoder, len(body), *digests, *place))
 
     def here(self) -> tuple[int, int]:
         """Give the open turn and step."""

@@ -24,9 +24,11 @@ from refold_protocol.session.messages import (
     UsageChunk,
     text_content,
 )
+from refold_protocol.session.meter_profile import MeterRow, profile_for
 from refold_protocol.session.request import Request
 from refold_server.checks.live import CheckMode
-from refold_server.config_types import Mode
+from refold_server.config_types import CompactionConfig, Mode
+from refold_server.meters import ModelTokenMeter
 from refold_server.tools.execute import Proposed, ToolAnswer
 
 
@@ -98,6 +100,10 @@ class ScriptedHost:
         self.limit_s = 60.0
         self.checks: CheckMode = "always"
         self.trouble: RefoldError | None = None
+        self.window: int | None = None
+        self.policy = CompactionConfig()
+        self.policies: dict[str, CompactionConfig] = {}
+        self._meters: dict[str, ModelTokenMeter] = {}
         self.ran: list[tuple[str, str]] = []
 
     def call_config(self, settings: SessionSettings) -> CallConfig:
@@ -116,6 +122,16 @@ class ScriptedHost:
 
     def tools(self) -> tuple[ToolSchema, ...]:
         return tuple(ToolSchema(name, f"does {name}", JsonText('{"type":"object"}')) for name in self.bodies)
+
+    def meter(self, model: str) -> ModelTokenMeter:
+        """One token a character; no meter while there is no window."""
+        if model not in self._meters:
+            profile = profile_for(model, MeterRow(self.window, 1.0))
+            self._meters[model] = ModelTokenMeter(profile)
+        return self._meters[model]
+
+    def compaction(self, model: str) -> CompactionConfig:
+        return self.policies.get(model, self.policy)
 
     def live_checks(self) -> CheckMode:
         return self.checks

@@ -74,7 +74,7 @@ def request_of(state: Horizon) -> Request:
 def summary_request_of(state: Horizon) -> Request:
     """Give the request of the open compaction. Raises InvariantError where none is open, and what `summary_request` raises."""
     if state.compaction is None:
-        raise InvariantError("a summary was asked for where no compaction is open")
+        raise InvariantError("a summary was asked for, and no compaction is open")
     return summary_request(state.compaction)
 
 

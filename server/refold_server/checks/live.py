@@ -19,8 +19,8 @@ from refold_protocol.errors import InvariantError
 from refold_protocol.session.codec import decode_event, line_type
 from refold_protocol.session.events import RequestSent
 from refold_protocol.session.header_types import EpochHeader
-from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step, request_of
-from refold_protocol.session.request import Request, RequestDigest
+from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step, sent_request_of
+from refold_protocol.session.request import Request, RequestDigest, request_sha256
 from refold_server.checks.offline import slices
 from refold_storage.interface import Handle
 
@@ -67,8 +67,11 @@ class LiveCheck:
         if self._mode == "always":
             self._read = _Read()
         await self._catch_up()
-        rebuilt = request_of(self._read.horizon)
-        expected = self._encoder(rebuilt.header.config.dialect).encode(rebuilt, {})
+        sent = self._read.sent
+        if sent is None:
+            raise _refusal("there is no `request/sent` in the log")
+        rebuilt = sent_request_of(self._read.horizon, sent)
+        expected = self._encoder(rebuilt.header.config.dialect, sent).encode(rebuilt, {})
         if body != expected.data:
             segments = dialect_named(rebuilt.header.config.dialect).segments(rebuilt, {})
             found = first_difference(body, expected.data, segments)
@@ -77,12 +80,8 @@ class LiveCheck:
             raise _refusal("the bytes agree, but the header that came with them is another one")
         if request.history is not rebuilt.history and request.history != rebuilt.history:
             raise _refusal("the bytes agree, but the history that came with them is another one")
-        self._check_recorded(rebuilt, expected.sha256, len(body))
-
-    def _check_recorded(self, rebuilt: Request, sha256: str, size: int) -> None:
-        digest = self._read.digest = self._read.digest or RequestDigest()
-        canonical, sent = digest.of(rebuilt), self._read.sent
-        if sent is None or (sent.bytes, sent.sha256, sent.request_sha256) != (size, sha256, canonical):
+        canonical = self._canonical(rebuilt, sent)
+        if (sent.bytes, sent.sha256, sent.request_sha256) != (len(body), expected.sha256, canonical):
             raise _refusal("`request/sent` in the log names other bytes")
 
     async def _catch_up(self) -> None:
@@ -94,12 +93,20 @@ class LiveCheck:
                     continue
                 event = decode_event(line)
                 read.horizon = horizon_step(read.horizon, event)
-                if isinstance(event.data, RequestSent) and event.data.purpose == "step":
+                if isinstance(event.data, RequestSent):
                     read.sent = event.data
             read.next += len(lines)
 
-    def _encoder(self, dialect: str) -> BodyEncoder:
+    def _canonical(self, rebuilt: Request, sent: RequestSent) -> str:
+        if sent.purpose != "step":
+            return request_sha256(rebuilt)
+        digest = self._read.digest = self._read.digest or RequestDigest()
+        return digest.of(rebuilt)
+
+    def _encoder(self, dialect: str, sent: RequestSent) -> BodyEncoder:
         read = self._read
+        if sent.purpose != "step":  # once in a while, and of another history: what is kept is for steps
+            return dialect_named(dialect).make_encoder()
         if read.encoder is None or read.dialect != dialect:
             read.encoder, read.dialect = dialect_named(dialect).make_encoder(), dialect
         return read.encoder

@@ -16,9 +16,9 @@ from msgspec import Struct
 from refold_protocol.dialects.registry import dialect_named, ships_encoder
 from refold_protocol.errors import TurnMismatchError
 from refold_protocol.session.codec import decode_event, line_type, refuse_foreign
-from refold_protocol.session.events import Event, RequestSent
-from refold_protocol.session.rebuild import rebuild
-from refold_protocol.session.request import request_sha256
+from refold_protocol.session.events import CompactStart, Event, RequestSent
+from refold_protocol.session.rebuild import rebuild, rebuild_summary
+from refold_protocol.session.request import Request, request_sha256
 from refold_protocol.verify import Report, Verifier
 from refold_storage.interface import Handle
 from refold_storage.records import Damage, Record
@@ -77,8 +77,31 @@ def _check_piece(verifier: Verifier, piece: Record | Damage) -> int:
 
 async def rebuilt_request(handle: Handle, turn: int, step: int) -> Rebuilt:
     """Rebuild the request of step `turn`.`step`. Raises TurnMismatchError when the log holds none."""
+
+    def is_it(sent: RequestSent, _: int) -> bool:
+        return (sent.turn, sent.step, sent.purpose) == (turn, step, "step")
+
+    events, sent = await _up_to(handle, is_it)
+    if sent is None:
+        raise TurnMismatchError(f"no request of step {turn}.{step} is in this log", turn=turn)
+    return _rebuilt(rebuild(events, turn, step), sent)
+
+
+async def rebuilt_summary(handle: Handle, compaction: int) -> Rebuilt:
+    """Rebuild the request of the compaction that began with the event of that seq. Raises TurnMismatchError when none did, or
+    it asked no provider."""
+    events, sent = await _up_to(handle, lambda sent, began: sent.purpose == "summary" and began == compaction)
+    if sent is None:
+        raise TurnMismatchError(f"no compaction that sent a request began with event {compaction} of this log")
+    return _rebuilt(rebuild_summary(events, compaction), sent)
+
+
+async def _up_to(handle: Handle, is_it: Callable[[RequestSent, int], bool]) -> tuple[list[Event], RequestSent | None]:
+    """Give the events up to the slice with the last `request/sent` that is wanted, without chunks, and its data. `is_it`
+    gets that and the seq of the last `compact/start`."""
     events: list[Event] = []
     sent: RequestSent | None = None
+    began = -1
     async for lines in slices(handle, 0, handle.tail):
         for line in lines:
             if line_type(line) == "assistant/chunk":  # chunks never shape a request; skipping them is most of the speed
@@ -87,13 +110,16 @@ async def rebuilt_request(handle: Handle, turn: int, step: int) -> Rebuilt:
             refuse_foreign(event)
             events.append(event)
             data = event.data
-            if isinstance(data, RequestSent) and (data.turn, data.step, data.purpose) == (turn, step, "step"):
+            if isinstance(data, CompactStart):
+                began = event.seq
+            if isinstance(data, RequestSent) and is_it(data, began):
                 sent = data
         if sent is not None:
             break
-    if sent is None:
-        raise TurnMismatchError(f"no request of step {turn}.{step} is in this log", turn=turn)
-    request = rebuild(events, turn, step)
+    return events, sent
+
+
+def _rebuilt(request: Request, sent: RequestSent) -> Rebuilt:
     body = dialect_named(request.header.config.dialect).encode(request, {})
     digest, canonical = sha256(body).hexdigest(), request_sha256(request)
     shipped = ships_encoder(sent.encoder)

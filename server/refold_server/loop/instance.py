@@ -19,11 +19,12 @@ from refold_protocol.session.messages import Message
 from refold_protocol.session.request import Request, RequestDigest
 from refold_protocol.session.tape import Tape
 from refold_server.checks.live import CheckMode, LiveCheck
-from refold_server.config_types import Mode
+from refold_server.config_types import CompactionConfig, Mode
 from refold_server.loop.approvals import Approvals
 from refold_server.loop.composition import Composition
 from refold_server.loop.ledger import Ledger
 from refold_server.loop.seams import Seams
+from refold_server.meters import ModelTokenMeter
 from refold_server.plugins.chain import Failure
 from refold_server.providers.provider import Provider
 from refold_server.tools.execute import Proposed, ToolAnswer
@@ -46,6 +47,14 @@ class Host(Protocol):
 
     def tools(self) -> tuple[ToolSchema, ...]:
         """Give the tools that are there now, in their order."""
+        ...
+
+    def meter(self, model: str) -> ModelTokenMeter:
+        """Give the meter of `provider/model`. Raises TokenMeterError for a model whose window nobody stated."""
+        ...
+
+    def compaction(self, model: str) -> CompactionConfig:
+        """Tell how the histories of sessions with the model `provider/model` are compacted."""
         ...
 
     def live_checks(self) -> CheckMode:
@@ -146,10 +155,15 @@ class Instance:
     def config_seed(self) -> CallConfig:
         """Give the call config before `agent/request`: resolved anew for the first call of an instance and after the
         settings changed, else the recorded one."""
+        config = self.next_config()
+        self._settings_used = self.ledger.folds.settings
+        return config
+
+    def next_config(self) -> CallConfig:
+        """Give the call config that the next request begins with, without beginning it."""
         settings = self.ledger.folds.settings
         header = self.ledger.folds.horizon.header
         if header is None or not self.anchored or settings != self._settings_used:
-            self._settings_used = settings
             return self.host.call_config(settings)
         return header.config
 

@@ -28,6 +28,7 @@ from refold_server.plugins.frozen import (
     frozen_config,
     frozen_contexts,
     frozen_decision,
+    frozen_summary,
 )
 from refold_server.plugins.payloads import (
     Accept,
@@ -50,6 +51,8 @@ from refold_server.plugins.payloads import (
     StepOver,
     Stop,
     Submit,
+    Summarising,
+    Summary,
 )
 from refold_server.plugins.registry import NO_PLUGINS, Plugins, Registered
 from refold_server.plugins.seam import Seam
@@ -145,6 +148,10 @@ class Seams:
             if not isinstance(context, Failure):
                 added.extend(_messages(context, one.plugin))
         return tuple(added)
+
+    async def summarise(self, asked: Summarising, own: Callable[[], Awaitable[Summary]]) -> Summary:
+        """compaction/summarise: what stands for a region. `own` asks the model."""
+        return await waterfall(self._plugins.at(at.SUMMARISE), asked, frozen_summary, own, self.report)
 
     async def request(self, place: Place, config: CallConfig, check: Callable[[CallConfig], None]) -> CallConfig:
         """agent/request: may replace the call config, and nothing else. `check` raises for one that no request can be made

@@ -38,7 +38,8 @@ class _Sending:
     def __init__(self, instance: Instance, outgoing: Outgoing) -> None:
         self.refused: InvariantError | None = None
         self._check = instance.live_check
-        self._due = instance.live_check.is_due(instance.ledger.folds.horizon)
+        horizon = instance.ledger.folds.horizon
+        self._due = horizon.compaction is not None or instance.live_check.is_due(horizon)
         self._provider = instance.host.provider(outgoing.request.header.config.provider)
         self._outgoing = outgoing
 

@@ -29,6 +29,7 @@ from refold_protocol.session.rebuild import request_of
 from refold_protocol.session.request import Request
 from refold_server.loop.inbox import join_before_step, waiting
 from refold_server.loop.instance import Instance
+from refold_server.loop.room import Room
 from refold_server.loop.sending import replying
 from refold_server.loop.toolcalls import run_calls
 from refold_server.plugins.payloads import Assembled, Outgoing, Place
@@ -44,7 +45,7 @@ class StepDone(Struct, frozen=True, gc=False):
     stopped: str | None = None
 
 
-async def run_step(instance: Instance, turn: int, step: int) -> StepDone:
+async def run_step(instance: Instance, room: Room, turn: int, step: int) -> StepDone:
     """Run step `turn`.`step` to its `step/end`. Raises ProviderError and LogError with the step still open."""
     ledger, seams = instance.ledger, instance.seams
     place = seams.place(turn, step)
@@ -54,7 +55,10 @@ async def run_step(instance: Instance, turn: int, step: int) -> StepDone:
     prefix = await _prefix(instance, place)
     context = await seams.pre_step(place, offered, prefix)
     join_before_step(ledger, turn)  # what arrived meanwhile belongs to this request as well
-    ledger.append(*(Draft(message, surface_op="append") for message in context), Draft(StepStart(turn, step)))
+    ledger.append(*(Draft(message, surface_op="append") for message in context))
+    await room.make(place, offered.system, prefix)
+    join_before_step(ledger, turn)
+    ledger.append(Draft(StepStart(turn, step)))
     request = await _record_header(instance, place, offered)
     body = await _record_request(instance, request, turn, step)
     await _stream(instance, Outgoing(place, request, body), turn, step)

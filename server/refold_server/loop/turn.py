@@ -31,7 +31,8 @@ from refold_protocol.session.pending import PendingInput
 from refold_server.loop.control import TurnControl
 from refold_server.loop.inbox import joining_context
 from refold_server.loop.instance import Instance
-from refold_server.loop.step import run_step
+from refold_server.loop.room import Room
+from refold_server.loop.step import StepDone, run_step
 from refold_server.loop.unanswered import unanswered
 
 END_SECONDS = 30
@@ -82,11 +83,12 @@ async def _body(instance: Instance, given: PendingInput, control: TurnControl, t
 
 async def _steps(instance: Instance, control: TurnControl, turn: int) -> TurnEndReason:
     limit = instance.host.step_limit(instance.ledger.folds.settings)
+    room = Room(instance)
     capped = False
     step = 0
     while True:
         step += 1
-        done = await run_step(instance, turn, step)
+        done = await _step(instance, room, turn, step)
         capped = capped or done.capped
         if done.stopped is not None:
             return aborted(AbortCause("hook", done.stopped))
@@ -96,6 +98,16 @@ async def _steps(instance: Instance, control: TurnControl, turn: int) -> TurnEnd
             return aborted(control.stop_after_step)
         if step >= limit:
             return MAX_STEPS
+
+
+async def _step(instance: Instance, room: Room, turn: int, step: int) -> StepDone:
+    try:
+        return await run_step(instance, room, turn, step)
+    except ProviderError as error:
+        if error.error_kind != "provider.contextOverflow":
+            raise
+        await room.after_overflow(instance.seams.place(turn, step), error)
+    return StepDone(False, True)
 
 
 def _turn_error(instance: Instance, error: RefoldError) -> TurnError:

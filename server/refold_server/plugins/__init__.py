@@ -24,6 +24,8 @@ from refold_server.plugins.payloads import (
     StepOver,
     Stop,
     Submit,
+    Summarising,
+    Summary,
     context,
 )
 from refold_server.plugins.registry import PluginRegistry
@@ -40,6 +42,7 @@ from refold_server.plugins.seam import (
     SEAMS,
     SESSION_PREFIX,
     STREAM,
+    SUMMARISE,
     TURN_STOP,
     Seam,
 )
@@ -60,6 +63,7 @@ __all__ = [
     "SEAMS",
     "SESSION_PREFIX",
     "STREAM",
+    "SUMMARISE",
     "TURN_STOP",
     "Accept",
     "Answered",
@@ -84,6 +88,8 @@ __all__ = [
     "StepOver",
     "Stop",
     "Submit",
+    "Summarising",
+    "Summary",
     "ToolContext",
     "ToolFailure",
     "ToolOutput",

@@ -29,7 +29,7 @@ from refold_protocol.session.messages import (
     ToolCallBlock,
     ToolResultBlock,
 )
-from refold_server.plugins.payloads import Accept, Assembled, Block, Context, Deny, GoOn, Stop, Submit
+from refold_server.plugins.payloads import Accept, Assembled, Block, Context, Deny, GoOn, Stop, Submit, Summary
 from refold_server.tools.execute import ToolAnswer
 
 T = TypeVar("T")
@@ -121,6 +121,15 @@ def frozen_answer(value: object) -> ToolAnswer:
     if answer.meta is not None:
         check_json(answer.meta)
     return answer
+
+
+def frozen_summary(value: object) -> Summary:
+    """Give a summary with something in it."""
+    _instance(value, Summary)
+    summary = frozen(value, Summary)
+    if not summary.text.strip() or not summary.model.strip():
+        raise ValueError("a summary needs a text, and the name of who wrote it")
+    return summary
 
 
 def frozen_contexts(value: object) -> tuple[Context, ...]:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from refold_protocol.ids import CallId, SessionId
 from refold_protocol.session.events import Event
 from refold_protocol.session.header_types import CallConfig, ToolSchema
-from refold_protocol.session.messages import Chunk, InputBlock, Message, Source, TextBlock
+from refold_protocol.session.messages import Chunk, InputBlock, Message, Source, TextBlock, Usage
 from refold_protocol.session.request import Request
 from refold_server.tools.execute import ToolAnswer
 
@@ -160,6 +160,24 @@ class GoOn(Struct, frozen=True, gc=False):
     context: tuple[Context, ...]
 
 
+class Summarising(Struct, frozen=True, gc=False):
+    """compaction/summarise: a region of the history is about to be summed up. `request` is what the model would be asked: the
+    region as it was sent, and the instructions as its last message. A summary has at most `max_tokens` tokens."""
+
+    place: Place
+    request: Request
+    instructions: str
+    max_tokens: int
+
+
+class Summary(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """What stands for a region. `model` is who wrote it, as `provider/model` or any other name."""
+
+    text: str
+    model: str
+    usage: Usage | None = None
+
+
 class Recorded(Struct, frozen=True, gc=False):
     """log/observe: an event that the log of the session has accepted."""
 
@@ -179,3 +197,4 @@ NextPrefix: TypeAlias = Callable[[], Awaitable[tuple[Message, ...]]]
 NextConfig: TypeAlias = Callable[[], Awaitable[CallConfig]]
 NextAnswer: TypeAlias = Callable[[], Awaitable[ToolAnswer]]
 NextStream: TypeAlias = Callable[[Outgoing], AsyncIterator[Chunk]]
+NextSummary: TypeAlias = Callable[[], Awaitable[Summary]]

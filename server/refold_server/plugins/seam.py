@@ -65,6 +65,7 @@ GuardHandler: TypeAlias = Callable[[give.Call], Awaitable[give.Deny | None]]
 CallHandler: TypeAlias = Callable[[give.Call, give.NextAnswer], Awaitable[ToolAnswer]]
 AnswerHandler: TypeAlias = Callable[[give.Answered], Awaitable[give.Accept | None]]
 StopHandler: TypeAlias = Callable[[give.StepOver], Awaitable[give.Stop | give.GoOn | None]]
+SummaryHandler: TypeAlias = Callable[[give.Summarising, give.NextSummary], Awaitable[give.Summary]]
 EventHandler: TypeAlias = Callable[[give.Recorded], None]
 FlushHandler: TypeAlias = Callable[[give.Flushed], None]
 
@@ -92,6 +93,9 @@ POST_EXECUTE: Final[Seam[AnswerHandler]] = Seam(
 TURN_STOP: Final[Seam[StopHandler]] = Seam(
     "agent/turn-stop", "serial", "skip", 30, "whether the turn goes on, with context that says why"
 )
+SUMMARISE: Final[Seam[SummaryHandler]] = Seam(
+    "compaction/summarise", "waterfall", "skip", 120, "the summary that stands for the older part of the history"
+)
 OBSERVE: Final[Seam[EventHandler]] = Seam("log/observe", "observe", "skip", None, "nothing; sees each accepted event")
 FLUSH: Final[Seam[FlushHandler]] = Seam("session/flush", "observe", "skip", None, "nothing; is told what became durable")
 
@@ -100,6 +104,7 @@ SEAMS: Final[tuple[Seam[Any], ...]] = (
     ASSEMBLE,
     SESSION_PREFIX,
     PRE_STEP,
+    SUMMARISE,
     REQUEST,
     STREAM,
     PRE_EXECUTE,

@@ -101,7 +101,7 @@ class Session:
     ) -> Accepted:
         """Accept a prompt as `start` does; while a turn runs it is queued behind it or steers it. Raises LogError."""
         running = self.turns.running
-        if running is None:
+        if running is None and not self.turns.held:
             accepted, turn, seq = await self.start(content, source, key)
             return Accepted(accepted.input, seq, turn)
         accepted = await self._accept("steer" if how == "steer" else "prompt", content, source, None, key)
@@ -204,11 +204,10 @@ class Session:
     async def close(self, *, cancel: bool = False) -> None:
         """Close the handle. Raises SessionBusyError while a turn runs, unless `cancel` stops it first."""
         turns = self.turns
-        if turns.running is not None:
+        if turns.running is not None or turns.held:
             if not cancel:
-                raise SessionBusyError(
-                    f"turn {turns.running} runs; interrupt it first, or close with cancel", turn=turns.running
-                )
+                what = "its history is being compacted" if turns.held else f"turn {turns.running} runs; interrupt it first"
+                raise SessionBusyError(f"{what}, or close with cancel", turn=turns.running)
             try:
                 await turns.finish(AbortCause("disposed"))
             except BaseException:  # whoever wanted it closed is gone: it stays open

@@ -6,7 +6,8 @@ An end is given to those who wait once it is durable. Must not know who asks; ac
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import anyio
@@ -38,18 +39,44 @@ class Turns:
         self._ledger = instance.ledger
         self._spawn = spawn
         self._control = TurnControl()
+        self._held: anyio.CancelScope | None = None
         self._changed = anyio.Event()
         self._trouble: RefoldError | None = None
         self._watchers: list[Callable[[], None]] = []
         self._ledger.handle.watch_durable(self._made_durable)
 
-    def take(self) -> int:
-        """Reserve the next turn and give its number; `run` or `free` follows. Raises SessionBusyError."""
+    @property
+    def held(self) -> bool:
+        """Whether the history is being changed, so that no turn begins."""
+        return self._held is not None
+
+    @contextmanager
+    def hold(self) -> Generator[anyio.CancelScope]:
+        """Keep turns from beginning while the history is changed; what comes in is queued. The scope is cancelled when the
+        session is closed. Raises SessionBusyError while a turn runs, or somebody else holds it."""
+        self.refuse_busy()
+        self._held = scope = anyio.CancelScope()
+        try:
+            with scope:
+                yield scope
+        finally:
+            self._held = None
+            self.run_next()
+            self.tell()
+
+    def refuse_busy(self) -> None:
+        """Raise SessionBusyError while a turn runs, the history is changed, or the session is on its way out."""
+        if self.held:
+            raise SessionBusyError("this session's history is being compacted; wait for its end, or queue")
         if self.running is not None:
             raise SessionBusyError(
                 f"turn {self.running} runs in this session; wait for its end, interrupt it, or queue", turn=self.running
             )
         self.refuse_closing()
+
+    def take(self) -> int:
+        """Reserve the next turn and give its number; `run` or `free` follows. Raises SessionBusyError."""
+        self.refuse_busy()
         self.running = self._ledger.folds.work.last_turn + 1
         self._control = TurnControl()
         self._trouble = None
@@ -100,7 +127,7 @@ class Turns:
 
     def run_next(self) -> None:
         """Start the turn of the oldest input that waits, if there is one and nothing runs. Left-over steering is a prompt."""
-        if self.running is not None or self.closing or self._trouble is not None:
+        if self.running is not None or self.held or self.closing or self._trouble is not None:
             return
         queued = waiting(self._ledger, ("prompt", "steer"))
         if queued:
@@ -153,6 +180,8 @@ class Turns:
         """Bring a running turn to its end: after its current step if that takes at most `step_seconds`, else at once.
         Nothing that is queued runs any more."""
         self.closing = True
+        if self._held is not None:
+            self._held.cancel()
         if self.running is not None:
             self._control.finish_step(cause)
             with anyio.move_on_after(step_seconds):
@@ -176,5 +205,5 @@ class Turns:
         return True
 
     async def _idle(self) -> None:
-        while self.running is not None:
+        while self.running is not None or self.held:
             await self._changed.wait()

@@ -1,0 +1,81 @@
+"""Compaction on request: what lands, what the next request is, and how all of it is proved."""
+
+from __future__ import annotations
+
+import pytest
+
+from refold_protocol.session.events import CompactEnd, CompactStart, CompactSummary, RequestSent, UserMessage
+from refold_protocol.session.messages import Usage, text_of
+from refold_protocol.session.rebuild import rebuild_summary
+from refold_protocol.session.region import COMPACTION
+from refold_server.sessions.compacting import compact_session
+from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
+from tests.support.loops import assert_proven, last, scripted_session, turn, types
+
+pytestmark = pytest.mark.anyio
+
+LONG = "It is a long story. " * 60
+
+
+def host(*scripts: object, window: int = 100_000) -> ScriptedHost:
+    made = ScriptedHost(ScriptedProvider(*scripts))  # type: ignore[arg-type]
+    made.window = window
+    return made
+
+
+async def test_a_compaction_on_request_puts_a_summary_in_place_of_the_history() -> None:
+    around = host(says(LONG), says(LONG), says("Two long stories."), says("fine"))
+    async with scripted_session(around) as session:
+        await turn(session, "one")
+        await turn(session, "two")
+        tail = session.ledger.handle.tail
+        seq = await compact_session(session)
+        assert types(session, tail + 1) == ["compact/start", "request/sent", "compact/summary", "user/message", "compact/end"]
+        (node,) = session.ledger.folds.horizon.surface.nodes
+        assert node.seq == seq
+        assert isinstance(node.data, UserMessage)
+        assert node.data.source == COMPACTION
+        assert "Two long stories." in text_of(node.data.content)
+        await turn(session, "three")
+        assert [message.role for message in around.scripted.requests[-1].history] == ["user", "user"]
+        assert_proven(session)
+
+
+async def test_the_summary_call_replays_header_and_region_and_puts_its_instructions_last() -> None:
+    around = host(says(LONG), says(LONG), says("Two long stories."))
+    async with scripted_session(around) as session:
+        await turn(session, "one")
+        await turn(session, "two")
+        before = around.scripted.requests[-1]
+        start = session.ledger.handle.tail + 1
+        await compact_session(session, "Keep the names.")
+        asked = around.scripted.requests[-1]
+        assert tuple(asked.history)[: len(before.history)] == tuple(before.history)
+        assert len(asked.history) == len(before.history) + 2
+        assert asked.history[-1].role == "user"
+        assert "Keep the names." in text_of(asked.history[-1].content)
+        assert (asked.header.system, asked.header.tools) == (before.header.system, before.header.tools)
+        assert asked.header.config.max_tokens == 8192
+        assert rebuild_summary(session.ledger.handle.read(), start) == asked
+
+
+async def test_a_compaction_records_what_it_shadowed_by_the_session_models_meter() -> None:
+    around = host(says(LONG), says("A story."))
+    async with scripted_session(around) as session:
+        await turn(session, "one")
+        nodes = [node.seq for node in session.ledger.folds.horizon.surface.nodes]
+        meter = around.meter("scripted/small")
+        price = meter.measure_surface(session.ledger.handle).tokens
+        await compact_session(session)
+        summary = last(session, CompactSummary)
+        assert isinstance(summary, CompactSummary)
+        assert summary.shadowed_tokens == price
+        assert [seq for first, end in summary.shadowed for seq in range(first, end + 1)] == nodes
+        assert (summary.model, summary.max_tokens, summary.usage) == ("scripted/small", 8192, Usage(7, 3))
+        start = last(session, CompactStart)
+        assert isinstance(start, CompactStart)
+        assert (start.trigger, start.range, start.turn) == ("user", (nodes[0], nodes[-1]), None)
+        sent = last(session, RequestSent)
+        assert isinstance(sent, RequestSent)
+        assert (sent.purpose, sent.attempt, sent.turn, sent.step) == ("summary", 1, None, None)
+        assert last(session, CompactEnd) == CompactEnd()
