@@ -662,7 +662,8 @@ export interface SessionRow {
 
 /**
  * `session/list`: the most recently active first, `limit` at most, going on behind `cursor` (the `next` of the page
- * before). `cwd` keeps the sessions of one folder, `text` those in whose title it stands, whatever its case.
+ * before). `cwd` keeps the sessions of one folder, `text` those in whose title or prompts it stands, whatever its case. A page
+ * may be short, even empty, and have a next one: it looks at so many sessions, and reads so much of their logs, only.
  */
 export interface SessionListParams {
   limit: number;

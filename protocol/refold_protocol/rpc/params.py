@@ -205,7 +205,8 @@ class SessionRenameParams(Struct, frozen=True, gc=False, forbid_unknown_fields=T
 
 class SessionListParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """`session/list`: the most recently active first, `limit` at most, going on behind `cursor` (the `next` of the page
-    before). `cwd` keeps the sessions of one folder, `text` those in whose title it stands, whatever its case."""
+    before). `cwd` keeps the sessions of one folder, `text` those in whose title or prompts it stands, whatever its case. A page
+    may be short, even empty, and have a next one: it looks at so many sessions, and reads so much of their logs, only."""
 
     limit: Annotated[int, Meta(ge=1, le=1_000)]
     cwd: str | None = None

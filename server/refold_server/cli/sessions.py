@@ -39,7 +39,7 @@ async def _command(options: argparse.Namespace) -> int:
     config = read_config(options)
     folder = _folder(options)
     async with opened(config, plugins=False) as around:
-        rows, more = _rows(around.sessions, folder, options)
+        rows, more = await _rows(around.sessions, folder, options)
     if options.json:
         for row in rows:
             out.put_bytes(msgspec.json.encode(row) + b"\n")
@@ -62,14 +62,14 @@ def _folder(options: argparse.Namespace) -> str | None:
     return current_folder() if options.cwd is None else os.path.abspath(options.cwd)  # noqa: PTH100
 
 
-def _rows(sessions: Sessions, folder: str | None, options: argparse.Namespace) -> tuple[list[SessionRow], bool]:
+async def _rows(sessions: Sessions, folder: str | None, options: argparse.Namespace) -> tuple[list[SessionRow], bool]:
     """Give up to as many rows as wanted, and whether there may be more. Raises ConfigError for a folder that is none."""
     limit: int = options.limit
     rows: list[SessionRow] = []
     cursor = None
     while True:
         wanted = SessionListParams(min(limit - len(rows), _PAGE), folder, options.text, options.archived)
-        page = page_of_sessions(sessions, wanted, cursor)
+        page = await page_of_sessions(sessions, wanted, cursor)
         rows += page.sessions
         if page.next is None or len(rows) == limit:
             return rows, page.next is not None
@@ -77,7 +77,7 @@ def _rows(sessions: Sessions, folder: str | None, options: argparse.Namespace) -
 
 
 def _nothing(folder: str | None, text: str | None) -> str:
-    which = "no sessions" if text is None else f"no sessions with {printable(repr(text))} in their title"
+    which = "no sessions" if text is None else f"no sessions with {printable(repr(text))} in their title or prompts"
     if folder is None:
         return f"({which} in this store)"
     return f"({which} began in {printable(folder)}; --all lists those of every folder)"

@@ -49,7 +49,7 @@ class CatalogMethods:
         except ValueError:
             fault = bad_param("session/list", "$.cursor", f"{params.cursor!r} is not the `next` of an earlier page")
             raise WireError(fault) from None
-        return page_of_sessions(self._sessions, params, before)
+        return await page_of_sessions(self._sessions, params, before)
 
     async def models(self, params: NoParams) -> ModelListResult:
         """model/list."""

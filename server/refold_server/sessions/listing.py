@@ -1,6 +1,6 @@
 """Owns the list of sessions: pages of the catalogue, filtered, each row with the status that can be known from here.
 
-Reads the catalogue and, for a session that another process writes, its last event; never folds a log.
+Reads the catalogue alone, but where a text is searched in prompts. Never folds a log.
 """
 
 from __future__ import annotations
@@ -17,20 +17,24 @@ from refold_storage.interface import RecentCursor, SessionRecord
 LOOKED_AT: Final = 10_000
 """Rows of the catalogue that one page looks through; a page of a rare filter may be short and still have a next one."""
 
+SEARCHED_EVENTS: Final = 100_000
+"""Events of logs that one page reads for prompts, a tenth of a second or so; it ends behind the session with which it got
+there, and has a next one."""
+
 CHUNK: Final = 200
 """Rows that are read from the catalogue at a time."""
 
 
-def page_of_sessions(sessions: Sessions, wanted: SessionListParams, before: RecentCursor | None) -> SessionListResult:
+async def page_of_sessions(sessions: Sessions, wanted: SessionListParams, before: RecentCursor | None) -> SessionListResult:
     """Give a page of the list. Raises ConfigError for a `cwd` that is no folder."""
-    folder = None if wanted.cwd is None else str(folder_path(wanted.cwd))
+    sought = _Sought(sessions, wanted)
     rows: list[SessionRow] = []
     last = before
     for looked, (cursor, record) in enumerate(_records(sessions, before)):
-        if len(rows) == wanted.limit or looked == LOOKED_AT:
+        if len(rows) == wanted.limit or looked == LOOKED_AT or sought.read >= SEARCHED_EVENTS:
             return SessionListResult(tuple(rows), None if last is None else write_cursor(last))
         last = cursor
-        if _fits(record, wanted, folder):
+        if await sought.fits(record):
             rows.append(session_row(sessions, record))
     return SessionListResult(tuple(rows))
 
@@ -73,12 +77,25 @@ def _records(sessions: Sessions, before: RecentCursor | None) -> Iterator[tuple[
         before = found[-1][0]
 
 
-def _fits(record: SessionRecord, wanted: SessionListParams, folder: str | None) -> bool:
-    if record.archived and not wanted.archived:
-        return False
-    if folder is not None and record.cwd != folder:
-        return False
-    return wanted.text is None or wanted.text.casefold() in (record.summary.title or "").casefold()
+class _Sought:
+    """What a page looks for; `read` counts the events of logs that it read for that."""
+
+    def __init__(self, sessions: Sessions, wanted: SessionListParams) -> None:
+        self.read = 0
+        self._prompts = sessions.prompts
+        self._archived = wanted.archived
+        self._folder = None if wanted.cwd is None else str(folder_path(wanted.cwd))
+        self._text = "" if wanted.text is None else wanted.text.casefold()
+
+    async def fits(self, record: SessionRecord) -> bool:
+        if record.archived and not self._archived:
+            return False
+        if self._folder is not None and record.cwd != self._folder:
+            return False
+        if self._text in (record.summary.title or "").casefold():
+            return True
+        self.read += self._prompts.cost(record)
+        return await self._prompts.hold(record, self._text)
 
 
 def _status(sessions: Sessions, record: SessionRecord) -> str:

@@ -22,6 +22,7 @@ from refold_server.loop.seams import Seams
 from refold_server.plugins.registry import NO_PLUGINS, Plugins
 from refold_server.prefix.system import SYSTEM_TEXT
 from refold_server.sessions.following import Following
+from refold_server.sessions.prompts import Prompts
 from refold_server.sessions.session import Session
 from refold_server.sessions.turns import Spawn
 from refold_storage.interface import Handle, NewSession, Store
@@ -41,6 +42,7 @@ class Sessions:
     ) -> None:
         self.store = store
         self.following: Final = Following(store)
+        self.prompts: Final = Prompts(store)
         self._host_for = host_for
         self._spawn = spawn
         self._client = client

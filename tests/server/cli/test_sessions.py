@@ -102,7 +102,7 @@ def test_a_list_of_nothing_says_where_to_look(refold: Here, sessions: tuple[str,
     del sessions
     done = refold("sessions", "--text", "none\x1b[2J")
     assert (done.code, done.out) == (0, b"")
-    assert "no sessions with 'none\\x1b[2J' in their title began in" in done.err
+    assert "no sessions with 'none\\x1b[2J' in their title or prompts began in" in done.err
     assert "--all" in done.err
 
 

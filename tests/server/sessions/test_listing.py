@@ -16,12 +16,12 @@ from refold_protocol.rpc.params import SessionListParams
 from refold_protocol.session.events import Draft, InputAccepted, SessionTitle
 from refold_protocol.session.messages import Source, text_content
 from refold_server.loop.instance import Host
-from refold_server.sessions import listing
+from refold_server.sessions import listing, prompts
 from refold_server.sessions.listing import page_of_sessions, read_cursor, session_row, write_cursor
 from refold_server.sessions.registry import Sessions
 from refold_storage.interface import NewSession
 from refold_storage.memory import MemoryStore
-from tests.support.stores import HandClock
+from tests.support.stores import HandClock, chunks
 
 pytestmark = pytest.mark.anyio
 
@@ -54,13 +54,18 @@ class Shelf:
                 handle.append([Draft(SessionTitle(title, Source("cli")))])
             await handle.close()
 
-    def pages(self, limit: int, **filters: Any) -> list[list[str]]:
+    @property
+    def last(self) -> SessionId:
+        """The session that was put there last."""
+        return SessionId(f"s{self._count - 1}")
+
+    async def pages(self, limit: int, **filters: Any) -> list[list[str]]:
         """The ids on all pages, each page begun with the text of the cursor before."""
         found: list[list[str]] = []
         cursor: str | None = None
         while True:
             before = None if cursor is None else read_cursor(cursor)
-            page = page_of_sessions(self.sessions, SessionListParams(limit, **filters), before)
+            page = await page_of_sessions(self.sessions, SessionListParams(limit, **filters), before)
             found.append([row.session for row in page.sessions])
             cursor = page.next
             if cursor is None:
@@ -72,7 +77,7 @@ async def test_pages_hold_every_session_once_in_order(limit: int, monkeypatch: p
     monkeypatch.setattr(listing, "CHUNK", 3)
     shelf = Shelf()
     await shelf.put(*[None] * 7)
-    pages = shelf.pages(limit)
+    pages = await shelf.pages(limit)
     assert [one for page in pages for one in page] == [f"s{number}" for number in range(6, -1, -1)]
     assert all(len(page) == limit for page in pages[:-1])
     assert pages[-1] != []
@@ -82,25 +87,97 @@ async def test_a_page_looks_at_so_many_rows_only_and_the_next_one_goes_on(monkey
     monkeypatch.setattr(listing, "LOOKED_AT", 4)
     shelf = Shelf()
     await shelf.put("rare", *["frequent"] * 9)
-    assert shelf.pages(5, text="rare") == [[], [], ["s0"]]
+    assert await shelf.pages(5, text="rare") == [[], [], ["s0"]]
 
 
 async def test_text_is_looked_for_in_titles_whatever_its_case() -> None:
     shelf = Shelf()
     await shelf.put("Straße nach Rom", "ROM", None, "anything")
-    assert shelf.pages(9, text="rom") == [["s1", "s0"]]
-    assert shelf.pages(9, text="STRASSE") == shelf.pages(9, text="straße") == [["s0"]]
-    assert shelf.pages(9, text="") == [["s3", "s2", "s1", "s0"]]
+    assert await shelf.pages(9, text="rom") == [["s1", "s0"]]
+    assert await shelf.pages(9, text="STRASSE") == await shelf.pages(9, text="straße") == [["s0"]]
+    assert await shelf.pages(9, text="") == [["s3", "s2", "s1", "s0"]]
+
+
+async def asked(shelf: Shelf, *texts: str, mode: str = "prompt") -> SessionId:
+    """A session that was asked these things, the first of which became its title."""
+    await shelf.put("Title")
+    session = shelf.last
+    handle = await shelf.store.open(session, "write")
+    for text in texts:
+        handle.append([Draft(InputAccepted(InputId("i"), mode, text_content(text), Source("cli"))), *chunks(20)])
+    await handle.close()
+    return session
+
+
+async def test_text_is_looked_for_in_prompts_and_steering_and_not_in_what_was_injected() -> None:
+    shelf = Shelf()
+    one = await asked(shelf, "Where is it?", "Über STRASSEN\nund Brücken")
+    two = await asked(shelf, "and the bridges, brücken?", mode="steer")
+    await asked(shelf, "brücken", mode="inject")
+    assert await shelf.pages(9, text="brücken") == [[two, one]]
+    assert await shelf.pages(9, text="straßen") == [[one]]
+    assert await shelf.pages(9, text="word") == [[]], "what the model said is not searched"
+
+
+async def test_what_was_read_is_kept_while_the_log_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf = Shelf()
+    one = await asked(shelf, "first")
+    reads: list[str] = []
+    opened = shelf.store.open
+
+    async def counted(session: SessionId, access: Any) -> Any:
+        reads.append(access)
+        return await opened(session, access)
+
+    monkeypatch.setattr(shelf.store, "open", counted)
+    for text in ("f", "fi", "fir", "second"):
+        await shelf.pages(9, text=text)
+    assert reads == ["read"]
+    handle = await opened(one, "write")
+    handle.append([Draft(InputAccepted(InputId("j"), "prompt", text_content("second"), Source("cli")))])
+    await handle.close()
+    assert await shelf.pages(9, text="second") == [[one]]
+    assert reads == ["read"] * 2
+
+
+async def test_what_is_kept_is_bounded_and_the_last_used_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompts, "KEPT_CHARACTERS", 25)
+    shelf = Shelf()
+    names = [await asked(shelf, f"prompt {number}") for number in range(3)]
+    for text in ("prompt 1", "prompt 0", "nowhere"):
+        assert (await shelf.pages(9, text=text))[0] == ([names[int(text[-1])]] if text[-1].isdigit() else [])
+    records = [shelf.store.get(name) for name in names]
+    assert [shelf.sessions.prompts.cost(record) > 0 for record in records] == [False, False, True]
+    assert await shelf.sessions.prompts.hold(records[2], "prompt 2")
+    assert shelf.sessions.prompts.cost(records[0]) > 0
+
+
+async def test_a_page_reads_so_many_events_only_and_the_next_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "SEARCHED_EVENTS", 30)
+    shelf = Shelf()
+    rare = await asked(shelf, "rare")
+    for _ in range(4):
+        await asked(shelf, "frequent")
+    assert await shelf.pages(5, text="rare") == [[], [], [rare]]
+    assert await shelf.pages(5, text="rare") == [[rare]], "what is kept costs nothing"
+
+
+async def test_a_session_that_goes_away_or_breaks_while_it_is_searched_is_left_out() -> None:
+    shelf = Shelf()
+    one = await asked(shelf, "needle")
+    record = shelf.store.get(one)
+    await shelf.store.delete(one)
+    assert not await shelf.sessions.prompts.hold(record, "needle")
 
 
 async def test_a_folder_keeps_its_own_sessions(tmp_path: Path) -> None:
     shelf = Shelf()
     await shelf.put(None, cwd=str(tmp_path))
     await shelf.put(None, cwd=f"{tmp_path}/below")
-    assert shelf.pages(9, cwd=str(tmp_path)) == [["s0"]]
-    assert shelf.pages(9, cwd=tmp_path.as_uri()) == [["s0"]]
+    assert await shelf.pages(9, cwd=str(tmp_path)) == [["s0"]]
+    assert await shelf.pages(9, cwd=tmp_path.as_uri()) == [["s0"]]
     with pytest.raises(ConfigError):
-        shelf.pages(9, cwd="relative")
+        await shelf.pages(9, cwd="relative")
 
 
 async def test_what_somebody_writes_runs_and_what_nobody_writes_is_idle() -> None:
