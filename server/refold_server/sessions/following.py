@@ -72,6 +72,13 @@ class Following:
     def _look(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
+        try:
+            self._tell_news(now)
+        finally:  # a bug in one look must not be the end of all
+            if self._followed:
+                self._timer = loop.call_later(QUIET_S if now - self._changed_at > QUIET_AFTER_S else LIVELY_S, self._look)
+
+    def _tell_news(self, now: float) -> None:
         seen = self._last_transaction()
         if seen != self._seen:
             self._seen, self._changed_at = seen, now
@@ -80,8 +87,6 @@ class Following:
         if now - self._leases_at >= QUIET_S:
             self._leases_at = now
             self._look_at_leases()
-        if self._followed:
-            self._timer = loop.call_later(QUIET_S if now - self._changed_at > QUIET_AFTER_S else LIVELY_S, self._look)
 
     def _look_at_leases(self) -> None:
         for followed in tuple(self._followed.values()):
