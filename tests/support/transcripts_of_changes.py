@@ -94,9 +94,65 @@ async def permissions_change(tale: Tale) -> None:
         await a.proves(session, equal=3)
 
 
+async def fork_in_an_open_turn(tale: Tale) -> None:
+    """A session that is forked while its turn runs
+
+    The fork begins with the same events; whoever opens it for writing first closes the turn as forked and says so with
+    its first instance. What waits in the parent does not wait in the fork, and its first request begins with the bytes of
+    the parent's last one. The parent knows nothing of it. Rule: fork at any seq (log.md section 8).
+    """
+    gate = tale.gate()
+    await tale.plays([reply("One.")], [text("Half a"), gate, reply(" story.")], [reply("Another.")], [reply("Next.")])
+    async with tale.daemon("A") as a:
+        session = await a.begin(title="A story")
+        await a.turn(session, "one")
+        await a.start(session, "Tell me a story.")
+        cut = (await a.says("Half a"))[-1]["seq"]
+        await a.start(session, "And then?", ifRunning="queue")
+        child = (await a.ask("session/fork", session=session, at=cut))["session"]
+        await a.ask("session/read", session=child, view="transcript")
+        gate.open()
+        await a.grows()
+        await a.grows()
+        await a.ask("session/open", session=child)
+        await a.follow(child, after=cut)
+        await a.grows()
+        await a.turn(child, "Tell me another one.")
+        await a.ask("request/explain", session=child, turn=3, step=1)
+        await a.proves(child, equal=3)
+        await a.proves(session, equal=3)
+
+
+async def deleted_while_followed(tale: Tale) -> None:
+    """A session that is deleted while somebody in another process follows it
+
+    Who follows is told that it is gone, and that is the end of the subscription; a fork keeps what it inherited. Rule:
+    deleting a parent keeps what children need (log.md section 8).
+    """
+    tale.script({"text": "One."}, {"text": "Two."})
+    async with tale.daemon("A") as a, tale.daemon("B") as b:
+        session = await a.begin()
+        await a.turn(session, "one")
+        child = (await a.ask("session/fork", session=session, title="Kept"))["session"]
+        await b.follow(session)
+        await b.grows()
+        trouble = b.client.listen("session/trouble")
+        await b.ask("session/delete", session=session)
+        await a.ask("session/delete", session=session)
+        b.hears("session/trouble", await anext(trouble))
+        await b.ask("session/open", session=session)
+        await b.ask("session/list", limit=10)
+        await b.ask("session/open", session=child)
+        await b.follow(child, after="tail")
+        await b.turn(child, "two")
+        await b.proves(child, equal=2)
+
+
 STORIES: Final = (
     configure_between_turns,
     configure_during_turn,
+    deleted_while_followed,
+    fork_in_an_open_turn,
     permissions_change,
     tools_of_the_next_instance,
 )

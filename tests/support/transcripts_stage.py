@@ -204,6 +204,10 @@ class Teller:
         self._tale.lines += [f"{self._name} > {option}"]
         self._person.says(option)
 
+    def hears(self, method: str, params: Json) -> None:
+        """Tell a notification that the story waited for."""
+        self._tell([f"hears {method} {params_words(self._tale.names.clean(params))}"])
+
     async def killed(self) -> None:
         """End the daemon by SIGKILL."""
         await kill(self.client)
