@@ -27,6 +27,8 @@ export interface Requests {
   "session/archive": { params: SessionArchiveParams; result: null };
   /** List sessions, the latest active first. */
   "session/list": { params: SessionListParams; result: SessionListResult };
+  /** Sum up the history. */
+  "session/compact": { params: SessionCompactParams; result: SessionCompactResult };
   /** Change settings. */
   "session/configure": { params: SessionConfigureParams; result: SessionConfigureResult };
   /** Give a session a title. */
@@ -47,7 +49,7 @@ export interface Requests {
   "event/subscribe": { params: EventSubscribeParams; result: EventSubscribeResult };
   /** Stop following. */
   "event/unsubscribe": { params: EventUnsubscribeParams; result: EventUnsubscribeResult };
-  /** Rebuild a step's request. */
+  /** Rebuild a request. */
   "request/rebuild": { params: RequestRebuildParams; result: RequestRebuildResult };
   /** Say what broke a prefix. */
   "request/explain": { params: RequestExplainParams; result: RequestExplainResult };
@@ -220,6 +222,7 @@ export type ErrorKind =
   | "provider.filtered"
   | "provider.refused"
   | "plugin.failed"
+  | "compaction.failed"
   | "model.unconfigured"
   | "config.invalid";
 
@@ -673,6 +676,26 @@ export interface SessionListParams {
   cursor?: string;
 }
 
+/**
+ * `session/compact`: `seq` is that of the message that stands for the history now; `tokens` is what it costs and
+ * `shadowedTokens` what that had cost, in tokens as the session's meter estimates them.
+ */
+export interface SessionCompactResult {
+  seq: number;
+  tokens: number;
+  shadowedTokens: number;
+}
+
+/**
+ * `session/compact`: sum up the whole history for the model; refused while a turn runs. `instructions` say what the
+ * summary should hold besides. `workDoneToken` asks for `$/progress`; cancelling either stops it.
+ */
+export interface SessionCompactParams {
+  session: string;
+  instructions?: string;
+  workDoneToken?: number | string;
+}
+
 /** `session/configure`: the settings in force, and the seq of their record. */
 export interface SessionConfigureResult {
   settings: SessionSettings;
@@ -850,11 +873,12 @@ export interface RequestRebuildResult {
   verdict: "different" | "equal" | "unsent" | "unshipped";
 }
 
-/** `request/rebuild`: the request of one step. */
+/** `request/rebuild`: the request of one step, or of the compaction whose `compact/start` has the seq `compact`. */
 export interface RequestRebuildParams {
   session: string;
-  turn: number;
-  step: number;
+  turn?: number;
+  step?: number;
+  compact?: number;
 }
 
 /**

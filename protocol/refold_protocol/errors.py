@@ -73,6 +73,7 @@ KINDS: Final[dict[str, str]] = {
     "provider.filtered": "the provider filtered the answer",
     "provider.refused": "the model refused to answer",
     "plugin.failed": "a plugin broke where the turn cannot go on without it",
+    "compaction.failed": "the history could not be compacted, and is what it was",
     "model.unconfigured": "no provider is configured for that model",
     "config.invalid": "a setting is wrong",
 }

@@ -18,7 +18,7 @@ from msgspec import Raw
 from refold_protocol.errors import SessionBusyError
 from refold_protocol.ids import ApprovalId, CallId, InputId, SessionId, WriterId
 from refold_protocol.json_text import JsonText
-from refold_protocol.rpc import approving, composing, explaining, lineage, listing, metering, params, results
+from refold_protocol.rpc import approving, compacting, composing, explaining, lineage, listing, metering, params, results
 from refold_protocol.rpc import initialize as init
 from refold_protocol.rpc.envelope import encode_error, encode_notification, encode_request, encode_result
 from refold_protocol.rpc.errors import application_error
@@ -220,6 +220,10 @@ EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
     "session/inject": (
         params.SessionInjectParams(SESSION, (params.TextInput("a.txt changed"),), params.InjectSource("file", "a.txt")),
         listing.InputResult(INPUT, 58, 4),
+    ),
+    "session/compact": (
+        compacting.SessionCompactParams(SESSION, "Keep the names of files.", "compaction"),
+        compacting.SessionCompactResult(61, 420, 51_200),
     ),
     "input/withdraw": (params.InputWithdrawParams(SESSION, INPUT), listing.SeqResult(58)),
     "approval/answer": (

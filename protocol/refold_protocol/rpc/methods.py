@@ -12,7 +12,19 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from refold_protocol.rpc import approving, composing, explaining, initialize, lineage, listing, metering, notices, params, results
+from refold_protocol.rpc import (
+    approving,
+    compacting,
+    composing,
+    explaining,
+    initialize,
+    lineage,
+    listing,
+    metering,
+    notices,
+    params,
+    results,
+)
 from refold_protocol.rpc.errors import WireError, invalid_params
 
 Direction: TypeAlias = Literal["to-daemon", "to-client", "both"]
@@ -72,6 +84,7 @@ _ROWS: Final = (
     _request("session/delete", lineage.SessionDeleteParams, None, "Delete a session for good."),
     _request("session/archive", lineage.SessionArchiveParams, None, "Leave a session out of lists, or bring it back."),
     _request("session/list", params.SessionListParams, listing.SessionListResult, "List sessions, the latest active first."),
+    _request("session/compact", compacting.SessionCompactParams, compacting.SessionCompactResult, "Sum up the history."),
     _request("session/configure", params.SessionConfigureParams, listing.SessionConfigureResult, "Change settings."),
     _request("session/rename", params.SessionRenameParams, listing.SeqResult, "Give a session a title."),
     _request("session/inject", params.SessionInjectParams, listing.InputResult, "Tell the model something; asks nothing."),
@@ -82,7 +95,7 @@ _ROWS: Final = (
     _request("approval/answer", approving.ApprovalAnswerParams, listing.SeqResult, "Say whether a call may run."),
     _request("event/subscribe", params.EventSubscribeParams, results.EventSubscribeResult, "Follow a session's log."),
     _request("event/unsubscribe", params.EventUnsubscribeParams, results.EventUnsubscribeResult, "Stop following."),
-    _request("request/rebuild", params.RequestRebuildParams, results.RequestRebuildResult, "Rebuild a step's request."),
+    _request("request/rebuild", params.RequestRebuildParams, results.RequestRebuildResult, "Rebuild a request."),
     _request("request/explain", explaining.RequestExplainParams, explaining.RequestExplainResult, "Say what broke a prefix."),
     _request("log/verify", params.LogVerifyParams, results.LogVerifyResult, "Prove a log against its own records."),
     _request("prefix/compose", composing.PrefixComposeParams, composing.PrefixComposeResult, "Say what begins each request."),

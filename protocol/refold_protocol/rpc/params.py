@@ -244,12 +244,17 @@ class EventUnsubscribeParams(Struct, frozen=True, gc=False, forbid_unknown_field
     subscription: int
 
 
-class RequestRebuildParams(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """`request/rebuild`: the request of one step."""
+class RequestRebuildParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """`request/rebuild`: the request of one step, or of the compaction whose `compact/start` has the seq `compact`."""
 
     session: SessionId
-    turn: Counting
-    step: Counting
+    turn: Counting | None = None
+    step: Counting | None = None
+    compact: Seq | None = None
+
+    def __post_init__(self) -> None:
+        if (self.turn is None) != (self.step is None) or (self.turn is None) == (self.compact is None):
+            raise ValueError("give either `turn` and `step`, or `compact`")
 
 
 class LogVerifyParams(Struct, frozen=True, gc=False, forbid_unknown_fields=True):

@@ -1,11 +1,15 @@
 """Owns `$/progress` of turns that were started with a `workDoneToken`: begin, a report for each step, tool, question, the end.
 
-A projection of the log like any other: told from events, after they were accepted. A token names one turn at a time.
+A projection of the log like any other: told from events, after they were accepted. A token names one turn at a time, or one
+compaction that was asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+
+import anyio
 
 from refold_protocol.ids import InputId
 from refold_protocol.rpc.errors import WireError, bad_param
@@ -16,6 +20,7 @@ from refold_protocol.session.events import (
     ApprovalAsked,
     Event,
     InputSettled,
+    RequestSent,
     SteeringMessage,
     StepStart,
     ToolCall,
@@ -41,12 +46,12 @@ class Progress:
 
     def __init__(self, notify: Notify) -> None:
         self._notify = notify
-        self._tokens: dict[ProgressToken, _Followed | None] = {}
+        self._tokens: dict[ProgressToken, _Followed | anyio.CancelScope | None] = {}
 
-    def reserve(self, token: ProgressToken) -> ProgressToken:
-        """Take a token into use. Raises WireError (−32602) for one that is."""
+    def reserve(self, token: ProgressToken, method: str = "turn/start") -> ProgressToken:
+        """Take a token into use for a request. Raises WireError (−32602) for one that is."""
         if token in self._tokens:
-            raise WireError(bad_param("turn/start", "$.workDoneToken", f"{token!r} names the progress of another turn"))
+            raise WireError(bad_param(method, "$.workDoneToken", f"{token!r} names the progress of another turn"))
         self._tokens[token] = None
         return token
 
@@ -68,10 +73,35 @@ class Progress:
         handle = session.ledger.handle
         followed.stop = handle.observe(lambda events: self._seen(token, followed, events))
 
+    @contextmanager
+    def task(self, token: ProgressToken, method: str, session: Session) -> Generator[anyio.CancelScope]:
+        """Tell the progress of a compaction of `session` while the block runs. Raises WireError for a token in use."""
+        self.reserve(token, method)
+        self._tokens[token] = scope = anyio.CancelScope()
+        self._tell(token, WorkDone("begin", title="refold", message="compaction", cancellable=True))
+
+        def seen(events: Sequence[Event]) -> None:
+            for event in events:
+                if isinstance(event.data, RequestSent) and event.data.purpose == "summary":
+                    self._tell(token, WorkDone("report", message=f"attempt {event.data.attempt}: waiting for the summary"))
+
+        stop, word = session.ledger.handle.observe(seen), "failed"
+        try:
+            with scope:
+                yield scope
+                word = "completed"
+            word = "aborted" if scope.cancelled_caught else word
+        finally:
+            stop()
+            self.release(token)
+            self._tell(token, WorkDone("end", message=word))
+
     async def cancel(self, token: ProgressToken) -> None:
-        """Interrupt the turn that a token names; an unknown token is nothing, as in LSP."""
+        """Stop the turn or the compaction that a token names; an unknown token is nothing, as in LSP."""
         followed = self._tokens.get(token)
-        if followed is not None and followed.turn is not None:
+        if isinstance(followed, anyio.CancelScope):
+            followed.cancel()
+        elif followed is not None and followed.turn is not None:
             await followed.session.interrupt(followed.turn, AbortCause("user"))
 
     def _seen(self, token: ProgressToken, followed: _Followed, events: Sequence[Event]) -> None:

@@ -8,10 +8,11 @@ from refold_protocol.rpc.results import LogVerifyResult, Mismatch, RequestRebuil
 from refold_protocol.session.explain import RequestHistory
 from refold_protocol.verify import Report
 from refold_server.checks.attribution import request_history
-from refold_server.checks.offline import Rebuilt, check_log, rebuilt_request
+from refold_server.checks.offline import Rebuilt, check_log, rebuilt_request, rebuilt_summary
 from refold_server.rpc.explained import explain_result
 from refold_server.sessions.reading import examining, read_whole, reading
 from refold_server.sessions.registry import Sessions
+from refold_storage.interface import Handle
 
 
 class ProofMethods:
@@ -25,7 +26,7 @@ class ProofMethods:
 
         async def rebuild() -> Rebuilt:
             async with reading(self._sessions, params.session) as (handle, _):
-                return await rebuilt_request(handle, params.turn, params.step)
+                return await _rebuilt(handle, params)
 
         rebuilt = await read_whole(rebuild)
         return RequestRebuildResult(rebuilt.body.decode(), rebuilt.sha256, rebuilt.request_sha256, rebuilt.verdict)
@@ -53,3 +54,11 @@ class ProofMethods:
         first = report.differences[0] if report.differences else None
         mismatch = None if first is None else Mismatch(first.check, first.seq, first.message, first.last)
         return LogVerifyResult(report.events, report.requests, report.equal, report.not_shipped, mismatch)
+
+
+async def _rebuilt(handle: Handle, params: RequestRebuildParams) -> Rebuilt:
+    if params.compact is not None:
+        return await rebuilt_summary(handle, params.compact)
+    assert params.turn is not None  # the params' own check: a step is named then
+    assert params.step is not None
+    return await rebuilt_request(handle, params.turn, params.step)

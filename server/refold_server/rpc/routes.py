@@ -12,6 +12,7 @@ from refold_server.host import Surroundings
 from refold_server.rpc.approval_requests import ApprovalMethods, ApprovalRequests
 from refold_server.rpc.catalog_methods import CatalogMethods
 from refold_server.rpc.change_methods import ChangeMethods
+from refold_server.rpc.compact_methods import CompactMethods
 from refold_server.rpc.dispatch import Followed, Handler
 from refold_server.rpc.endpoint import Endpoint
 from refold_server.rpc.event_methods import EventMethods
@@ -35,13 +36,15 @@ def routes(
 ) -> Mapping[str, Handler]:
     """Give the handlers by method name; `source` is who the connection's inputs come from."""
     proof, change = ProofMethods(sessions), ChangeMethods(sessions, source)
-    turn = TurnMethods(sessions, source, Progress(endpoint.notify))
+    progress = Progress(endpoint.notify)
+    turn = TurnMethods(sessions, source, progress)
     catalog = CatalogMethods(sessions, shared, lambda: endpoint.unsent)
     return {
         **_session_routes(sessions, events, asking, source),
         **_lineage_routes(sessions, events, source),
         "session/list": catalog.sessions,
         "session/configure": change.configure,
+        "session/compact": CompactMethods(sessions, progress).compact,
         "session/rename": change.rename,
         "session/inject": change.inject,
         "input/withdraw": change.withdraw,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 
 from refold_protocol.errors import RefoldError, SessionBusyError
+from refold_server.loop.compacting import Landed
 from refold_server.loop.room import compact_now
 from refold_server.sessions.session import Session
 
@@ -12,9 +13,9 @@ END_SECONDS = 30
 """How long the end of a compaction may take to become durable."""
 
 
-async def compact_session(session: Session, wishes: str | None = None) -> int:
-    """Compact all of a session's history; `wishes` is what a person says about the summary. Gives the seq of the message that
-    stands for it, once that is durable.
+async def compact_session(session: Session, wishes: str | None = None) -> Landed:
+    """Compact all of a session's history; `wishes` is what a person says about the summary. Gives what stands for it, once
+    that is durable.
 
     Raises SessionBusyError while a turn runs, and where the session is closed meanwhile; TokenMeterError, CompactionError and
     ProviderError with the history unchanged; LogError.
@@ -27,7 +28,7 @@ async def compact_session(session: Session, wishes: str | None = None) -> int:
         try:
             landed = await compact_now(session.instance, place, wishes)
             await ledger.flush()
-            return landed.seq
+            return landed
         except RefoldError as error:
             failure = error
         finally:

@@ -58,7 +58,10 @@ def test_params_that_belong_together_pass(method: str, given: dict[str, Any]) ->
         ("event/subscribe", {"session": "s"}, r"\$\.after: this parameter is missing"),
         ("event/subscribe", {"session": "s", "after": -2}, r"\$\.after"),
         ("event/subscribe", {"session": "s", "after": "head"}, r"\$\.after"),
-        ("request/rebuild", {"session": "s", "compact": 3}, "compact"),
+        ("request/rebuild", {"session": "s"}, "give either `turn` and `step`, or `compact`"),
+        ("request/rebuild", {"session": "s", "turn": 1}, "give either `turn` and `step`, or `compact`"),
+        ("request/rebuild", {"session": "s", "turn": 1, "step": 1, "compact": 3}, "or `compact`"),
+        ("request/rebuild", {"session": "s", "compact": -1}, r"\$\.compact"),
         ("session/open", {"cwd": "/w", "permissions": {"mode": "all"}}, r"\$.permissions.mode"),
     ],
 )

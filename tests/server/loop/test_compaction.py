@@ -29,7 +29,7 @@ async def test_a_compaction_on_request_puts_a_summary_in_place_of_the_history() 
         await turn(session, "one")
         await turn(session, "two")
         tail = session.ledger.handle.tail
-        seq = await compact_session(session)
+        seq = (await compact_session(session)).seq
         assert types(session, tail + 1) == ["compact/start", "request/sent", "compact/summary", "user/message", "compact/end"]
         (node,) = session.ledger.folds.horizon.surface.nodes
         assert node.seq == seq

@@ -1,0 +1,34 @@
+"""Owns the handler of `session/compact`. It is answered when the summary is in place on disk, or nothing was changed."""
+
+from __future__ import annotations
+
+from refold_protocol.rpc.compacting import SessionCompactParams, SessionCompactResult
+from refold_protocol.rpc.errors import WireError, request_cancelled
+from refold_server.loop.compacting import Landed
+from refold_server.rpc.progress import Progress
+from refold_server.sessions.compacting import compact_session
+from refold_server.sessions.registry import Sessions
+
+
+class CompactMethods:
+    """The compactions that one connection asks for."""
+
+    def __init__(self, sessions: Sessions, progress: Progress) -> None:
+        self._sessions = sessions
+        self._progress = progress
+
+    async def compact(self, params: SessionCompactParams) -> SessionCompactResult:
+        """session/compact."""
+        session, token = self._sessions.writable(params.session), params.work_done_token
+        if token is None:
+            return _result(await compact_session(session, params.instructions))
+        landed: Landed | None = None
+        with self._progress.task(token, "session/compact", session) as scope:
+            landed = await compact_session(session, params.instructions)
+        if landed is None or scope.cancelled_caught:
+            raise WireError(request_cancelled("session/compact"))
+        return _result(landed)
+
+
+def _result(landed: Landed) -> SessionCompactResult:
+    return SessionCompactResult(landed.seq, landed.tokens, landed.shadowed)
