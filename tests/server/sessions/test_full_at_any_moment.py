@@ -105,6 +105,7 @@ class Story:
         """Take in what a subscription would be told, as far as it is said to be durable."""
         while (batch := self.tail.take()) is not None:
             first = batch.last - len(batch.lines) + 1
+            assert batch.durable <= self.session.ledger.handle.durable
             self.early |= {first + place: line for place, line in enumerate(batch.lines)}
             for seq in [seq for seq in self.early if seq <= batch.durable]:
                 self.told[seq] = self.early.pop(seq)
