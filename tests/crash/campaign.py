@@ -24,6 +24,10 @@ STORE_KILLS: Final = 8
 """Kills that one store lives through."""
 
 
+OPENING: Final = ("closers", "wire: an open")
+"""Fail points for which the life before must leave something open."""
+
+
 class Wanted(Struct, frozen=True):
     """How often to kill, from which seed, beginning with which store; in which folder stores are made (None: the system's
     for temporary files); whether children promise what they have not done, to see that it is noticed."""
@@ -66,7 +70,7 @@ def plans(seed: int, store: int) -> list[Plan]:
     for place in range(STORE_KILLS):
         at = (store * STORE_KILLS + place) // 2
         points.append(POINTS[at % len(POINTS)] if place % 2 else None)
-    closing = [point is not None and point.name.startswith("closers") for point in [*points[1:], None]]
+    closing = [point is not None and point.name.startswith(OPENING) for point in [*points[1:], None]]
     return [
         plan_of(
             f"{seed}.{store}.{place}",

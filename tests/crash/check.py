@@ -89,7 +89,7 @@ async def _examine(ground: Ground, told: Told, killed_ms: int, found: Examined, 
             found.faults += [f"session {stand.session}: {fault}" for fault in _views(handle, stand)]
             await handle.close()
         found.lost = _lost(stands, told, killed_ms)
-        found.faults += unrecorded(ground, [event for stand in stands for event in stand.events], told)
+        found.faults += unrecorded(ground, [stand.events for stand in stands], told)
         touched = [stand for stand in stands if stand.session in told.accepted or stand.session not in told.heads]
         if not look.cold:
             for stand in touched:

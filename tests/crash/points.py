@@ -18,12 +18,14 @@ from refold_server.loop import step, toolcalls, turn
 from refold_server.loop.approvals import Approvals
 from refold_server.loop.ledger import Ledger
 from refold_server.sessions.session import Session
+from refold_server.tools import text_change
 from refold_storage import session_changes
 from refold_storage.commit import CommitQueue
 from refold_storage.environment import Environment
 from refold_storage.log_write import WriteHandle
 from refold_storage.store import LmdbStore
 from tests.crash.pipe import Pipe, now_ms
+from tests.crash.wire import Client
 
 Hit = Callable[[], None]
 """Called whenever the place is passed; does not come back from the chosen time."""
@@ -154,9 +156,13 @@ POINTS: Final = (
     Point("request: durable, not sent", 5, awaited(step, "_record_request")),
     Point("call: durable, not begun", 5, before(toolcalls, "_run_one")),
     Point("call: done, no result", 5, awaited(toolcalls, "_run_one")),
+    Point("call: its file is made, nothing is said", 3, behind(text_change, "make_file")),
     Point("approval: question durable, nobody asked", 2, before(Approvals, "_answered")),
     Point("approval: answered, not durable", 2, behind(Approvals, "answer")),
     Point("approval: answer durable, nothing done", 2, before(Approvals, "_verdict")),
+    Point("wire: a reply was sent", 30, before(Client, "replied")),
+    Point("wire: an open was answered", 3, before(Client, "opened")),
+    Point("wire: an end was told", 4, before(Client, "ended")),
     Point("turn: its end accepted, not durable", 3, behind(turn, "_close")),
     Point("closers: accepted, not durable", 1, repairing),
     Point("closers: written, not committed", 1, at_stage("commit", "written", repairing=True)),

@@ -92,7 +92,9 @@ class Person:
 
     async def _begin(self) -> None:
         settings: dict[str, Any] = {}
-        if self._rng.random() < 0.5:
+        if self.aim == "call":
+            settings["permissions"] = {"mode": self._rng.choice(("ask", "allow"))}
+        elif self._rng.random() < 0.5:
             settings["permissions"] = {"mode": self._rng.choice(("ask", "ask", "allow", "deny"))}
         begun = await self.client.ask("session/open", cwd=self._folder, **settings)
         if begun is not None:

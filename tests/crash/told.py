@@ -13,7 +13,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from refold_protocol.rpc.notices import SessionEventsNotice
+from refold_protocol.session.codec import line_type
 from tests.crash.pipe import whole_lines
+from tests.support.notices import TOLD_WHEN_DURABLE
 
 
 class Reply(Struct, frozen=True):
@@ -65,6 +67,7 @@ class Told:
         self.hit: tuple[str, int] | None = None
         self._asked: dict[int, tuple[str, dict[str, Any]]] = {}
         self._followed: dict[int, str] = {}
+        self._open: set[str] = set()
 
     def under_way(self, method: str) -> set[str]:
         """The sessions about which such a request was not answered: what it asks for may have happened."""
@@ -129,6 +132,8 @@ class Told:
             seq, line = notice.prev + 1 + place, bytes(raw)
             if kept.get(seq, line) != line:
                 self.faults.append(f"session {session}: event {seq} was told in two ways")
+            if seq > max(notice.durable, self.durable.get(session, -1)) and line_type(line) in TOLD_WHEN_DURABLE:
+                self.faults.append(f"session {session}: event {seq} was told before it was durable: {line.decode()}")
             if seq not in kept:
                 loose[seq] = line
         self._rise(session, notice.durable)
@@ -146,13 +151,11 @@ class Told:
     def _reply(self, reply: Reply) -> None:
         session, result = reply.params.get("session", ""), reply.result
         match reply.method:
-            case "session/open" | "event/subscribe":
-                session = result.get("session", session)
+            case "session/open":
+                self._opened(reply, result)
+            case "event/subscribe":
                 self._rise(session, result["durable"])
-                if reply.method == "event/subscribe":
-                    self._followed[result["subscription"]] = session
-                elif "session" in reply.params and result["tail"] == result["durable"]:
-                    self._add(session, reply)
+                self._followed[result["subscription"]] = session
             case "session/fork":
                 self._forked(session, result["session"], result["tail"])
                 self._add(result["session"], reply)
@@ -163,6 +166,7 @@ class Told:
                 if session not in self.under_way("session/archive"):
                     self.archived[session] = reply.params["archived"]
             case "session/close":
+                self._open.discard(session)
                 self._rise(session, max((tail for tail, _ in self.accepted.get(session, ())), default=-1))
             case "session/flush":
                 self._rise(session, result["durable"])
@@ -176,6 +180,15 @@ class Told:
                 self._add(session, reply)
             case _:
                 return
+
+    def _opened(self, reply: Reply, result: Any) -> None:
+        session = result["session"]
+        self._rise(session, result["durable"])
+        if "session" in reply.params:
+            self._add(session, reply)
+            if session not in self._open and result["tail"] != result["durable"]:
+                self.faults.append(f"session {session}: it was opened before it was durable: {reply.raw.decode()}")
+        self._open.add(session)
 
     def _add(self, session: str, reply: Reply) -> None:
         self.total += 1

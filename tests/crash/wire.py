@@ -105,22 +105,37 @@ class Client:
         self.troubles: list[Any] = []
         self.errors: list[Any] = []
         self._answer = answer
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._waiting: dict[int, tuple[str, asyncio.Future[Any]]] = {}
         self._last_id = 0
         self._answering: set[asyncio.Task[None]] = set()
 
     async def ask(self, method: str, **params: Any) -> Any:
         """Send a request; give its result, or None where it was refused (`errors` has it then)."""
         self._last_id += 1
-        answered = self._waiting[self._last_id] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[self._last_id] = method, answered
         self.line.put({"id": self._last_id, "method": method, "params": params})
         return await answered
 
+    def replied(self) -> None:
+        """A reply was told. Fail points are put here."""
+
+    def opened(self) -> None:
+        """The answer to an open was told."""
+
+    def ended(self) -> None:
+        """The end of a turn was told."""
+
     def _heard(self, message: Any) -> None:
         if "method" not in message:
-            answered = self._waiting.pop(message["id"])
+            method, answered = self._waiting.pop(message["id"])
             if "error" in message:
                 self.errors.append(message["error"])
+            self.replied()
+            if method == "session/open":
+                self.opened()
+            elif method in ("turn/wait", "turn/interrupt"):
+                self.ended()
             if not answered.done():
                 answered.set_result(message.get("result"))
         elif "id" in message:
