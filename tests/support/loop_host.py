@@ -101,6 +101,7 @@ class ScriptedHost:
         self.checks: CheckMode = "always"
         self.trouble: RefoldError | None = None
         self.window: int | None = None
+        self.windows: dict[str, int] = {}
         self.policy = CompactionConfig()
         self.policies: dict[str, CompactionConfig] = {}
         self._meters: dict[str, ModelTokenMeter] = {}
@@ -126,7 +127,7 @@ class ScriptedHost:
     def meter(self, model: str) -> ModelTokenMeter:
         """One token a character; no meter while there is no window."""
         if model not in self._meters:
-            profile = profile_for(model, MeterRow(self.window, 1.0))
+            profile = profile_for(model, MeterRow(self.windows.get(model, self.window), 1.0))
             self._meters[model] = ModelTokenMeter(profile)
         return self._meters[model]
 

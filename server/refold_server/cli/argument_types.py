@@ -14,6 +14,12 @@ def turn_and_step(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
+def request_place(text: str) -> tuple[int, int] | int:
+    """Read `TURN.STEP`, or `compact:SEQ` as the seq of a compaction's start. Raises ArgumentTypeError."""
+    found = re.fullmatch(r"compact:(\d{1,18})", text, re.ASCII)
+    return turn_and_step(text) if found is None else int(found[1])
+
+
 def unicode_text(text: str) -> str:
     """Take text that the log can hold. Raises ArgumentTypeError for bytes that are not UTF-8."""
     if any("\ud800" <= character <= "\udfff" for character in text):

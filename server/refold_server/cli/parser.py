@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
 from refold_server import __version__
-from refold_server.cli.argument_types import count, turn_and_step, unicode_text
+from refold_server.cli.argument_types import count, request_place, unicode_text
 from refold_server.cli.help import DESCRIPTIONS, PROGRAM, SUMMARIES, defaults_text, exits_text
 from refold_server.cli.keeping_grammar import add_keeping
 from refold_server.cli.people import printable
@@ -161,7 +161,12 @@ def _add_log(commands: Commands) -> None:
 def _add_rebuild(commands: Commands) -> None:
     rebuild = _add(commands, "rebuild")
     _add_session(rebuild)
-    rebuild.add_argument("place", metavar="TURN.STEP", type=turn_and_step, help="which request, for example 1.2")
+    rebuild.add_argument(
+        "place",
+        metavar="TURN.STEP",
+        type=request_place,
+        help="which request, for example 1.2; compact:SEQ for the one of a compaction, whose compact/start is event SEQ",
+    )
     _add_places(rebuild)
 
 

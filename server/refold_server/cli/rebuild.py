@@ -7,7 +7,7 @@ import sys
 from functools import partial
 
 from refold_protocol.ids import SessionId
-from refold_server.checks.offline import Rebuilt, rebuilt_request
+from refold_server.checks.offline import Rebuilt, rebuilt_request, rebuilt_summary
 from refold_server.cli.exits import COMPLETED, INTERNAL
 from refold_server.cli.interrupts import run_reading
 from refold_server.cli.opened import opened, read_config
@@ -21,12 +21,12 @@ def command(options: argparse.Namespace) -> int:
 
 
 async def _command(options: argparse.Namespace) -> int:
-    turn, step = options.place
+    place: tuple[int, int] | int = options.place
     async with (
         opened(read_config(options)) as around,
         reading(around.sessions, SessionId(options.session)) as (handle, _),
     ):
-        rebuilt = await rebuilt_request(handle, turn, step)
+        rebuilt = await (rebuilt_summary(handle, place) if isinstance(place, int) else rebuilt_request(handle, *place))
     out = Screen(sys.stdout)
     out.put_bytes(rebuilt.body)
     out.flush()

@@ -28,12 +28,13 @@ class Plan(Struct, frozen=True, gc=False):
 
 class Ground(Struct, frozen=True):
     """What a plan is made from. `nodes` and `prices` are the surface's, `beside` the estimate of what a summary call costs
-    beside the region (header and instructions), `window` the window of the model that sums up, `most` its settings' bound of
+    beside the region (header and instructions), `frame` that of a summary without a word, `window` the window of the model that sums up, `most` its settings' bound of
     a summary. `scale` is by how much a provider counts more than was estimated."""
 
     nodes: Sequence[Event]
     prices: Sequence[int]
     beside: int
+    frame: int
     window: int
     most: int
     scale: float = 1.0
@@ -46,7 +47,7 @@ def planned(ground: Ground, retain: int, region_most: int | None = None) -> Plan
     room = int((ground.window - reserve) / ground.scale) - ground.beside
     most = room if region_most is None else min(room, region_most)
     region = region_of(ground.nodes, ground.prices, int(retain / ground.scale), most)
-    if region is None:
+    if region is None or region.tokens <= ground.frame:
         return None
     left = ground.window - int((ground.beside + region.tokens) * ground.scale)
     return Plan(region, max(1, min(ground.most, left)))

@@ -23,7 +23,7 @@ from refold_protocol.session.meter_profile import UNCONFIGURED, TokenMeterError
 from refold_server.compaction.failure import CompactionError
 from refold_server.compaction.plan import Ground, Plan, planned, scale_of
 from refold_server.compaction.policy import Bounds, bounds_of
-from refold_server.compaction.words import instructions
+from refold_server.compaction.words import instructions, replacement
 from refold_server.config_types import CompactionConfig
 from refold_server.loop.compacting import Job, Landed, compact
 from refold_server.loop.instance import Instance
@@ -180,6 +180,7 @@ def _plan(
         instance.ledger.folds.horizon.surface.nodes,
         tuple(node.tokens for node in prices),
         gauge.pressure.header + asked,
+        gauge.meter.estimate_message(Message("user", text_content(replacement("")))),
         _window(instance, gauge, config),
         bound if config.max_tokens is None else min(bound, config.max_tokens),
         scale_of(gauge.pressure, gauge.bounds, refused=refused),

@@ -22,12 +22,12 @@ class CompactMethods:
         session, token = self._sessions.writable(params.session), params.work_done_token
         if token is None:
             return _result(await compact_session(session, params.instructions))
-        landed: Landed | None = None
-        with self._progress.task(token, "session/compact", session) as scope:
-            landed = await compact_session(session, params.instructions)
-        if landed is None or scope.cancelled_caught:
+        landed: list[Landed] = []
+        with self._progress.task(token, "session/compact", session):
+            landed.append(await compact_session(session, params.instructions))
+        if not landed:  # it was cancelled by its token
             raise WireError(request_cancelled("session/compact"))
-        return _result(landed)
+        return _result(landed[0])
 
 
 def _result(landed: Landed) -> SessionCompactResult:

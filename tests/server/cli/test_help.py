@@ -8,9 +8,10 @@ import re
 
 import pytest
 
+from refold_server.cli.argument_types import turn_and_step, unicode_text
 from refold_server.cli.exits import MEANINGS
 from refold_server.cli.help import DESCRIPTIONS, EXITS, SUMMARIES
-from refold_server.cli.parser import VIEWS, turn_and_step, unicode_text
+from refold_server.cli.parser import VIEWS
 from tests.support.commands import Here
 
 COMMANDS = (
