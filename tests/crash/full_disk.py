@@ -104,7 +104,7 @@ class Sufferer:
     async def _goes_on(self, session: str) -> bool:
         """Go on with a session. False for one that was closed while the disk was full, and of which nothing was stored."""
         if await self.client.ask("session/open", session=session) is None:
-            assert self.client.errors[-1]["data"]["kind"] == "session.notFound", self.client.errors[-1]
+            assert self.client.errors[-1]["data"]["kind"] == "session.unknown", self.client.errors[-1]
             return False
         flushed = await self.client.ask("session/flush", session=session)
         assert flushed is not None, self.client.errors[-1]
