@@ -23,8 +23,9 @@ from refold_storage.registry import REGISTRY
 from refold_storage.store import LmdbStore
 from refold_storage.transact import FailPoint, no_fault
 
-BACKLOG_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of accepted lines of one session that may wait for a commit."""
+BACKLOG_BYTES: Final = 128 * 1024 * 1024
+"""Bytes of accepted lines of one session that may wait for a commit: twice the largest message of a client, so that a prompt
+of that size and what follows it in its turn find room before the disk had a chance."""
 
 FLUSH_SECONDS: Final = 30.0
 """Time limit of a flush where the caller gives none."""

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from refold_client import Client, spawn
-from tests.support.chat_stream import DONE, call, calls, chunk, reply
-from tests.support.daemons import Json, Place, new_session
+from tests.support.chat_stream import DONE, call, calls, chunk, reply, text
+from tests.support.daemons import Json, Place, kill, new_session, text_so_far
 from tests.support.fake_provider import Answer, FakeProvider, answer
 
 pytestmark = pytest.mark.anyio
@@ -23,6 +23,7 @@ REPO = Path(__file__).parents[2]
 
 BEFORE_MIDNIGHT = datetime(2026, 3, 31, 23, 59, 59, tzinfo=UTC)
 AFTER_MIDNIGHT = datetime(2026, 4, 1, 0, 0, 1, tzinfo=UTC)
+A_YEAR_BEFORE = datetime(2025, 4, 1, tzinfo=UTC)
 NEXT_YEAR = datetime(2027, 1, 15, 12, 0, 0, tzinfo=UTC)
 
 ELSEWHERE = {"TZ": "Pacific/Auckland", "LANG": "tr_TR.UTF-8", "LC_ALL": "tr_TR.UTF-8", "LANGUAGE": "tr"}
@@ -91,6 +92,33 @@ async def test_b05_midnight_and_a_restart_elsewhere_leave_the_prefix_as_it_was(p
     for word in (b"2026", b"2027", b"Auckland", str(place.root).encode(), b"nother folder"):
         assert word not in bodies[-1]
     assert (await place.verify(session))["equal"] == 6
+
+
+async def test_time_in_the_log_never_goes_back_though_the_clock_does_in_a_turn_over_a_kill_and_in_a_fork(place: Place) -> None:
+    clocked = ClockedPlace(place)
+    async with FakeProvider(*looks(1), answer(text("Half"), end="hang"), *looks(2), *looks(3)) as provider:
+        place.provider(provider.base_url)
+        clocked.set(AFTER_MIDNIGHT)
+        async with clocked.daemon(place.workspace) as client:
+            session = await new_session(client, place)
+            await client.prompt(session, "One?")
+            clocked.set(BEFORE_MIDNIGHT)
+            events = await client.subscribe(session, after="tail")
+            await client.start_turn(session, "Two?")
+            await text_so_far(events, "Half")
+            await client.request("session/flush", {"session": session})
+            await kill(client)
+        clocked.set(A_YEAR_BEFORE)
+        async with clocked.daemon(place.workspace) as client:
+            await client.open_session(session)
+            await client.prompt(session, "Three?")
+            child = (await client.fork(session))["session"]
+            await client.open_session(child)
+            await client.prompt(child, "Four?")
+    for one in (session, child):
+        times = [event["time"] for event in await place.recorded(one)]
+        assert set(times) == {int(AFTER_MIDNIGHT.timestamp() * 1_000)}
+        await place.verify(one)
 
 
 async def test_b05_a_folder_that_is_gone_is_told_and_no_other_takes_its_place(place: Place) -> None:
