@@ -142,6 +142,10 @@ async def _exits() -> object:
     raise SystemExit(3)
 
 
+async def _generator_exit() -> object:
+    raise GeneratorExit
+
+
 async def _odd() -> object:
     raise OddError("odd")
 
@@ -163,6 +167,7 @@ RAISING: Final[dict[str, Callable[[], Awaitable[object]]]] = {
     "an exception without words": _speechless,
     "an exception with half a character": _half,
     "an exit": _exits,
+    "the exit of a generator": _generator_exit,
     "something odd": _odd,
     "a cancellation by nobody": _cancelled_by_nobody,
 }

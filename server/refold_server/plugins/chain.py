@@ -145,12 +145,17 @@ async def attempt(
     Raises those of `passing` that leave it, because they are not its own, and cancellation, whatever the code made of it:
     what it gives or raises after somebody cancelled the turn counts for nothing.
     """
+    task = asyncio.current_task()
     given: Value | Failure = _late(one)
     try:
         with limit.running():
             given = accept(_finished(await call()))
-    except (KeyboardInterrupt, GeneratorExit):
+    except KeyboardInterrupt:
         raise
+    except GeneratorExit as error:
+        if asyncio.current_task() is not task:  # nobody raised it: this coroutine is being put away
+            raise
+        given = failure_of(one, error)
     except asyncio.CancelledError:
         if not _is_stray():
             raise
