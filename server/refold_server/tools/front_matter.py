@@ -71,10 +71,12 @@ def _plain(key: str, value: str) -> str:
     first, _, rest = value.partition("\n")
     if _BLOCK.fullmatch(first):
         return rest
+    if not first:  # the value begins on the next line
+        value = rest
     for quote in ('"', "'"):
         if value.startswith(quote):
             return _unquoted(key, value, quote)
-    if value.startswith(("- ", *"&*!{}[]|>@`%,?#")):
+    if value.startswith(("- ", *"&*!{}[]|>@`%,?#")) or (not first and _KEY.fullmatch(value.partition("\n")[0])):
         raise FrontMatterError(f"its {key} is not plain text; write it in quotes")
     return re.split(r"[ \t]#", value, maxsplit=1)[0]
 
