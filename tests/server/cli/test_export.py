@@ -153,6 +153,17 @@ def test_a_part_is_a_session_of_its_own(refold: Here, session: str, file: Path) 
     assert done.err.startswith("refold: seq.range: ")
 
 
+def test_a_part_knows_the_writers_of_its_own_events_only(refold: Here) -> None:
+    refold.place.script(*[{"text": "Hi."}] * 2)
+    session = refold("run", "Hello").session
+    assert refold("run", "Again", "--session", session).code == 0
+    whole, part = refold("export", session), refold("export", session, "--at", "5")
+    (first, second) = whole.values[0]["writers"]
+    assert second[1] > 5
+    assert part.values[0]["writers"] == [first]
+    assert there(refold.place, "import", "-", "--new-id", given=part.out).code == 0
+
+
 def test_a_part_of_what_a_fork_inherited_says_where_it_comes_from(refold: Here, session: str) -> None:
     (child,) = refold("fork", session, "--at", "20").lines
     part = refold("export", child, "--at", "10")
