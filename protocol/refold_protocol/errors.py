@@ -31,7 +31,7 @@
     └─ ProviderError                 provider.*, model.unconfigured
 
 The kinds are those of the native protocol; the same words name the errors of turns. Nothing here knows JSON-RPC codes:
-`rpc/errors.py` turns kinds into those, in one place.
+`rpc/errors.py` turns kinds into those, in one place. TokenMeterError stands with its codes in `session/meter_profile.py`.
 """
 
 from __future__ import annotations
