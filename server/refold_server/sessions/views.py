@@ -91,7 +91,8 @@ def status_view(handle: Handle, at: int, *, owned: bool) -> Status:
 
 
 def stands_open(handle: Handle) -> bool:
-    """Tell whether a turn or a compaction stands open where the log ends. Looks back to the border of the last turn only."""
+    """Tell whether a turn or a compaction stands open where the log ends. Looks back to the border of the
+    last turn only, across which no writer leaves a compaction open."""
     last, compacted = handle.tail, False
     while last >= 0:
         first = max(0, last - _PAGE + 1)
