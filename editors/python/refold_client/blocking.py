@@ -81,6 +81,7 @@ class BlockingClient:
     fork = _blocking(Client.fork)
     delete = _blocking(Client.delete)
     archive = _blocking(Client.archive)
+    compact = _blocking(Client.compact)
     configure = _blocking(Client.configure)
     rename = _blocking(Client.rename)
     inject = _blocking(Client.inject)

@@ -93,6 +93,12 @@ class Client:
         """session/archive."""
         await self.request("session/archive", {"session": session, "archived": archived})
 
+    async def compact(self, session: str, instructions: str | None = None, *, token: str | int | None = None) -> Json:
+        """session/compact: have the history summed up for the model; give `seq`, `tokens` and `shadowedTokens` once the summary
+        is in place. `token` asks for `$/progress`."""
+        given = _present(session=session, instructions=instructions, workDoneToken=token)
+        return await self.request("session/compact", given)
+
     async def configure(self, session: str, **patch: Any) -> Json:
         """session/configure: give the settings in force and the seq of their record."""
         return await self.request("session/configure", {"session": session, "patch": patch})

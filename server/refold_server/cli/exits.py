@@ -49,7 +49,7 @@ def exit_of_error(error: RefoldError) -> int:
     """Give the exit code for an error outside any turn."""
     if error.error_kind in _USAGE_KINDS:
         return USAGE
-    if isinstance(error, ProviderError):
+    if isinstance(error, ProviderError) or error.error_kind == "compaction.failed":
         return exit_of_kind(error.error_kind)
     return UNWRITABLE if isinstance(error, LogError | SessionError) else INTERNAL
 

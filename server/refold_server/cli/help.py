@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Final
 
-from refold_server.cli.exits import COMPLETED, INTERNAL, INTERRUPTED, MEANINGS, UNWRITABLE, USAGE
+from refold_server.cli.exits import COMPLETED, FAILED, INTERNAL, INTERRUPTED, MEANINGS, UNWRITABLE, USAGE
 from refold_server.cli.people import printable
 
 WIDTH: Final = 78
@@ -26,6 +26,7 @@ SUMMARIES: Final[dict[str, str]] = {
     "export": "write a session as JSON Lines",
     "import": "read a session that was exported",
     "store": "compact the store, or count anew what lists show",
+    "compact": "sum up a session's history, so that the model has room again",
     "demo": "run a turn with tools on the current folder, offline, and prove it",
     "prefix": "show what stands before a session's history, and who says it",
     "meter": "show how full the model's window was at each request",
@@ -106,6 +107,11 @@ DESCRIPTIONS: Final[dict[str, str]] = {
         was deleted is gone from it; it needs as much free space as the store holds, and nobody may have the store open.
         `rebuild` counts titles, totals and last activities anew from the logs."""
     ),
+    "compact": _filled(
+        """Ask the session's model (or the one that compaction.summary_model names) for a summary of the whole history, which
+        stands in its place for the model from then on. Nothing is lost: people see the history as before, and the log keeps
+        it. Where the summary cannot be had, or would not be shorter, nothing changes. A signal stops it and changes nothing."""
+    ),
     "demo": _filled(
         """Run a turn with tools on the current folder with the embedded provider, which needs no network and no key; then
         rebuild and compare each of its requests in another process, and say where the log is."""
@@ -158,6 +164,7 @@ EXITS: Final[dict[str, dict[int, str]]] = {
     "export": _READING | {INTERNAL: "the session is damaged, and was exported up to there; or internal error, or output lost"},
     "import": _READING | {INTERNAL: "the file is damaged or no export, and nothing was imported; or an internal error"},
     "store": _READING | {INTERNAL: "a session could not be counted; or an internal error"},
+    "compact": MEANINGS | {FAILED: "the history could not be compacted, and is what it was"},
     "demo": MEANINGS,
     "prefix": _READING,
     "meter": _READING,

@@ -67,7 +67,8 @@ def build_parser() -> Parser:
     parser = Parser()
     parser.add_argument("--version", action="version", version=f"refold {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
-    for add in (_add_serve, _add_run, _add_sessions, _add_log, _add_rebuild, _add_cache, _add_verify, _add_doctor, _add_demo):
+    reading = (_add_log, _add_rebuild, _add_cache, _add_verify, _add_doctor)
+    for add in (_add_serve, _add_run, _add_sessions, *reading, _add_compact, _add_demo):
         add(commands)
     add_keeping(lambda command: _with_places(_add(commands, command)))
     _add_prefix(commands)
@@ -168,6 +169,15 @@ def _add_rebuild(commands: Commands) -> None:
         help="which request, for example 1.2; compact:SEQ for the one of a compaction, whose compact/start is event SEQ",
     )
     _add_places(rebuild)
+
+
+def _add_compact(commands: Commands) -> None:
+    compact = _add(commands, "compact")
+    _add_session(compact)
+    compact.add_argument(
+        "--instructions", metavar="TEXT", type=unicode_text, help="what the summary should hold besides, in your words"
+    )
+    _add_places(compact)
 
 
 def _add_cache(commands: Commands) -> None:

@@ -27,9 +27,9 @@ class Plan(Struct, frozen=True, gc=False):
 
 
 class Ground(Struct, frozen=True):
-    """What a plan is made from. `nodes` and `prices` are the surface's, `beside` the estimate of what a summary call costs
-    beside the region (header and instructions), `frame` that of a summary without a word, `window` the window of the model that sums up, `most` its settings' bound of
-    a summary. `scale` is by how much a provider counts more than was estimated."""
+    """What a plan is made from. `nodes` and `prices` are the surface's. Estimates: `beside` of what a summary call costs beside
+    the region (header and instructions), `frame` of a summary without a word. `window` is that of the model that sums up,
+    `most` its settings' bound of a summary; `scale` is by how much a provider counts more than was estimated."""
 
     nodes: Sequence[Event]
     prices: Sequence[int]

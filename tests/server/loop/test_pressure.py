@@ -18,6 +18,7 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.messages import Chunk, UsageChunk, text_of
 from refold_server.config_types import CompactionConfig
+from refold_server.sessions.session import Session
 from refold_server.sessions.settings import SettingsPatch
 from refold_storage.memory import MemoryStore
 from tests.support.loop_host import Script, ScriptedHost, ScriptedProvider, calls
@@ -46,9 +47,8 @@ def host(*scripts: Script, window: int | None = 4_000, policy: CompactionConfig 
     return made
 
 
-def of(session: object, kind: type) -> list[object]:
-    log = session.ledger.handle.read()  # type: ignore[attr-defined]
-    return [event.data for event in log if isinstance(event.data, kind)]
+def of(session: Session, kind: type) -> list[object]:
+    return [event.data for event in session.ledger.handle.read() if isinstance(event.data, kind)]
 
 
 def ended(event: object) -> TurnError:
