@@ -31,17 +31,35 @@ class HolderNote:
     def read(self) -> int | None:
         """Give the process id of the last holder, if that process is still there; None otherwise."""
         try:
-            pid = int(os.pread(self._file, _BYTES, 0))
-            os.kill(pid, 0)
-        except PermissionError:  # it is there and belongs to somebody else
-            return int(os.pread(self._file, _BYTES, 0))
-        except (OSError, ValueError, OverflowError):  # no note yet, a damaged one, or a process that is gone
+            return _alive(os.pread(self._file, _BYTES, 0))
+        except OSError:  # a note that cannot be read names nobody
             return None
-        return pid
 
     def close(self) -> None:
         """Close the file; the note stays."""
         os.close(self._file)
+
+
+def noted_holder(folder: Path) -> int | None:
+    """Give the same for the store in `folder` without making a note."""
+    try:
+        return _alive((folder / NOTE_FILE).read_bytes()[:_BYTES])
+    except OSError:  # no note yet
+        return None
+
+
+def _alive(note: bytes) -> int | None:
+    try:
+        pid = int(note)
+    except ValueError:  # no note yet, or a damaged one
+        return None
+    try:
+        os.kill(pid, 0)
+    except PermissionError:  # it is there and belongs to somebody else
+        return pid
+    except (OSError, OverflowError):  # a process that is gone, or a number that is none
+        return None
+    return pid
 
 
 _BYTES: Final = 20

@@ -15,6 +15,7 @@ from typing import Final
 from refold_protocol.errors import LogBusyError
 from refold_storage.commit import COMMIT_SECONDS, CommitQueue
 from refold_storage.filesystem import FilesystemOf, filesystem_type
+from refold_storage.holder import noted_holder
 from refold_storage.interface import Clock
 from refold_storage.lease import Leases
 from refold_storage.log_write import WriteLimits
@@ -72,7 +73,7 @@ async def open_store(
         )
         return CommitQueue(environment, commit_seconds, fail_point)
 
-    commits = await _in_thread(lambda: REGISTRY.take(folder, open_new), flush_seconds)
+    commits = await _in_thread(lambda: REGISTRY.take(folder, open_new), flush_seconds, folder)
     limits = WriteLimits(backlog_bytes, flush_seconds)
     return LmdbStore(commits, Leases(folder, clock, client), clock, new_uuid, limits)
 
@@ -81,7 +82,7 @@ def _resolved(path: Path | str) -> Path:
     return Path(path).expanduser().resolve()
 
 
-async def _in_thread(take: Callable[[], CommitQueue], seconds: float) -> CommitQueue:
+async def _in_thread(take: Callable[[], CommitQueue], seconds: float, folder: Path) -> CommitQueue:
     """Run `take` in a thread. What it gives after nobody waits for it any more is given back at once."""
     loop = asyncio.get_running_loop()
     taken: asyncio.Future[CommitQueue] = loop.create_future()
@@ -109,7 +110,10 @@ async def _in_thread(take: Callable[[], CommitQueue], seconds: float) -> CommitQ
 
     def give_up() -> None:
         if not taken.done():
-            taken.set_exception(LogBusyError(f"another process held the store's write lock for {seconds:g} s"))
+            holder = noted_holder(folder)
+            who = "another process" if holder is None else f"process {holder}"
+            message = f"the store could not be opened within {seconds:g} s: {who} held its write lock"
+            taken.set_exception(LogBusyError(message, holder=holder))
 
     threading.Thread(target=run, name="refold open", daemon=True).start()
     timer = loop.call_later(seconds, give_up)

@@ -47,7 +47,8 @@ async def check_readable(place: Place, client: Client, session: str, large: Json
     assert (await place.verify(session))["events"] > large["seq"]
     done = await asyncio.to_thread(place.refold, "export", session)
     assert (done.returncode, done.stderr) == (0, "")
-    exported: bool = json.loads(done.stdout.split("\n")[large["seq"] + 1]) == large
+    seq: int = large["seq"]
+    exported = json.loads(done.stdout.split("\n")[seq + 1]) == large
     assert exported
 
 

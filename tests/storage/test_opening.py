@@ -236,8 +236,9 @@ async def test_an_open_that_waits_too_long_for_the_write_lock_says_so_and_leaves
     before = REGISTRY.users()
     with StoreChild("hold", tmp_path) as child:
         assert child.answer() == "ready"
-        with pytest.raises(LogBusyError):
+        with pytest.raises(LogBusyError, match=f"process {child.pid} held its write lock") as raised:
             await open_store(tmp_path, new_uuid=new_uuid, flush_seconds=0.05)
+        assert raised.value.details["holder"] == child.pid
         assert child.ask() == "free"
     await until(lambda: not [thread for thread in threading.enumerate() if thread.name == "refold open"])
     await until(lambda: REGISTRY.users() == before)
