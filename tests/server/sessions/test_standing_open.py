@@ -51,3 +51,14 @@ def test_no_more_is_read_than_the_last_turn() -> None:
     assert looked_at(opened) == (True, len(opened) - 1_024)
     assert looked_at([b'{"type":"session/title"}'] * 600) == (False, 0)
     assert looked_at([]) == (False, 0)
+
+
+def test_a_compaction_stands_open_until_its_end() -> None:
+    def lines(*types: str) -> list[bytes]:
+        return [f'{{"type":"{kind}"}}'.encode() for kind in types]
+
+    assert looked_at(lines("compact/start"))[0]
+    assert not looked_at(lines("compact/start", "compact/end"))[0]
+    assert looked_at(lines("compact/start", "compact/end", "compact/start", "session/title"))[0]
+    assert looked_at(lines("turn/start", "compact/start", "compact/end"))[0]
+    assert not looked_at(lines("turn/start", "turn/end", "compact/start", "compact/end"))[0]
