@@ -1,0 +1,80 @@
+"""Reading what is long lets others run meanwhile, and gives what reading it at once gives."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from refold_protocol.ids import InputId, SessionId
+from refold_protocol.session.events import Draft
+from refold_server.loop.ledger import Ledger
+from refold_server.loop.reading import SLICE_BYTES
+from refold_server.sessions.slicing import SLICE_ITEMS, folded, listed
+from refold_storage.interface import NewSession
+from refold_storage.memory import MemoryStore
+from tests.support.logs import Log, spoken
+
+pytestmark = pytest.mark.anyio
+
+T = TypeVar("T")
+
+
+async def beside(work: Callable[[], Awaitable[T]]) -> tuple[T, int]:
+    """Give what `work` gives, and how often another task had its turn meanwhile."""
+    turns = 0
+    given: list[T] = []
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(count)
+        given.append(await work())
+        tasks.cancel_scope.cancel()
+    return given[0], turns
+
+
+async def test_a_long_fold_gives_the_loop_a_turn_after_each_slice() -> None:
+    total, turns = await beside(lambda: folded(range(10 * SLICE_ITEMS), operator.add, 0))
+    assert total == sum(range(10 * SLICE_ITEMS))
+    assert turns >= 10
+
+
+async def test_a_long_list_gives_the_loop_a_turn_after_each_slice() -> None:
+    given, turns = await beside(lambda: listed(range(10 * SLICE_ITEMS)))
+    assert given == list(range(10 * SLICE_ITEMS))
+    assert turns >= 10
+
+
+async def test_a_long_log_is_opened_in_slices_and_known_as_if_it_were_read_at_once() -> None:
+    log = Log()
+    log.instance()
+    for number in range(3):
+        log.turn("Why?", log.accept(f"input-{number}"))
+        log.tool_step(f"call-{number}")
+        log.step()
+        log.stream(*spoken("x" * SLICE_BYTES), *spoken("y"))
+        log.reply("Because.")
+        log.end_step()
+        log.end_turn()
+    log.turn("And?")
+    log.step()
+    log.stream(*spoken("half"))
+    handle = await MemoryStore(clock=lambda: 1_000).create(NewSession(SessionId("s"), "/", 1_000))
+    handle.append([Draft(event.data, event.surface_op, event.sources, event.ignorable) for event in log.events])
+    ledger, turns = await beside(lambda: Ledger.opened(handle))
+    at_once = Ledger(handle)
+    assert turns >= 3
+    assert ledger.folds == at_once.folds
+    assert ledger.folds.work == log.work
+    assert [ledger.turn_of_input(InputId(f"input-{number}")) for number in range(3)] == [1, 2, 3]
+    assert [ledger.turn_end(turn) for turn in (1, 2, 3, 4)] == [at_once.turn_end(turn) for turn in (1, 2, 3, 4)]
+    assert [ledger.is_used(f"call-{number}") for number in range(4)] == [True, True, True, False]
