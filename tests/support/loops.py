@@ -11,7 +11,7 @@ import anyio
 from refold_protocol.errors import SessionNotFoundError
 from refold_protocol.ids import SessionId
 from refold_protocol.session.events import Event, TurnEnd
-from refold_protocol.session.messages import Source, text_content
+from refold_protocol.session.messages import Source, UsageChunk, text_content
 from refold_protocol.verify import Verifier
 from refold_server.loop.instance import Instance
 from refold_server.loop.ledger import Ledger
@@ -20,7 +20,7 @@ from refold_server.plugins.registry import NO_PLUGINS, Plugins
 from refold_server.sessions.session import Session
 from refold_storage.interface import NewSession, Store
 from refold_storage.memory import MemoryStore
-from tests.support.loop_host import ScriptedHost
+from tests.support.loop_host import ScriptedHost, says
 
 CLIENT = Source("client", "test")
 NAME = SessionId("s1")
@@ -46,6 +46,7 @@ async def scripted_session(
         session = Session(ledger, Instance(ledger, host, Seams(plugins, handle.id, handle.record.cwd), "Be brief."), spawn)
         yield session
         await session.close(cancel=True)
+    assert not tasks.cancel_scope.cancel_called, "a task of the session was cancelled, and cut the test short with it"
 
 
 async def turn(session: Session, text: str = "go") -> Event:
@@ -88,3 +89,14 @@ def assert_proven(session: Session) -> None:
 async def echo(arguments: str) -> str:
     """A tool that says what it was given."""
     return f"got {arguments}"
+
+
+async def fill(session: Session, host: ScriptedHost) -> None:
+    """Let the history grow so far that the next turn begins by having it summed up, which takes one reply more."""
+    host.window = 4_000
+    rest, story = host.scripted.scripts[:], "It is a long story. " * 85
+    uncounted = [chunk for chunk in says(story) if not isinstance(chunk, UsageChunk)]
+    host.scripted.scripts[:] = [uncounted, uncounted]
+    await turn(session, "one")
+    await turn(session, "two")
+    host.scripted.scripts[:] = [says("Two stories."), *rest]

@@ -5,9 +5,11 @@ An end is given to those who wait once it is durable. Must not know who asks; ac
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
+from math import inf
 from typing import Any, TypeAlias
 
 import anyio
@@ -114,6 +116,10 @@ class Turns:
             except LogError as error:  # the turn could not be ended on disk: whoever waits for it is told
                 _log.error("session %s: %s", self._ledger.handle.id, error.message)
                 self._trouble = error
+            except asyncio.CancelledError:  # of this task, and not of the daemon: else all sessions would go with it
+                if anyio.current_effective_deadline() == -inf:
+                    raise
+                _log.error("session %s: a plugin cancelled the task of turn %s", self._ledger.handle.id, self.running)
             except Exception as error:  # noqa: BLE001 - a bug at a turn's end: told likewise, and other sessions go on
                 _log.exception("session %s: the end of turn %s failed", self._ledger.handle.id, self.running)
                 self._trouble = InvariantError(f"A bug in refold kept the turn from ending: {error!r}")
