@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
+from refold_protocol.json_text import repair_surrogates
 from refold_protocol.session.messages import Message, text_content
 from refold_server.plugins.payloads import Composing, NextPrefix
 from refold_server.plugins.seam import PrefixHandler
@@ -32,5 +33,8 @@ def contributor(name: str, write: Write) -> PrefixHandler:
 
 
 def contributor_name(handler: object) -> str:
-    """Give what a contributor is called: the name of its function, or of its class."""
-    return str(getattr(handler, "__name__", type(handler).__name__))
+    """Give what a contributor is called: the name of its function, or of its class. Never raises."""
+    try:
+        return repair_surrogates(str(getattr(handler, "__name__", type(handler).__name__)))
+    except Exception:  # noqa: BLE001 - a plugin may be anybody's code, and its name is only told
+        return type(handler).__name__

@@ -10,6 +10,8 @@ import pytest
 from refold_protocol.session.events import AbortCause, RequestHeader
 from refold_protocol.session.messages import Message, TextBlock, ToolCallBlock, ToolResultBlock, text_content
 from refold_protocol.session.projection import derive_message
+from refold_server.loop.composition import compose
+from refold_server.loop.seams import Seams
 from refold_server.plugins import PRE_STEP, SESSION_PREFIX, Composing, StepAhead
 from refold_server.plugins.payloads import NextPrefix
 from refold_server.plugins.registry import Plugins
@@ -219,6 +221,22 @@ async def test_a_prefix_may_hold_a_call_with_its_answer() -> None:
         await turn(session)
         assert len(list(provider.requests[0].messages())) == 4
         assert_rebuilt(session, provider)
+
+
+class Nameless:
+    """A contributor whose name cannot be told."""
+
+    @property
+    def __name__(self) -> str:
+        raise RuntimeError("no name")
+
+    async def __call__(self, composing: Composing, following: NextPrefix) -> list[Message]:
+        return [user("mine"), *await following()]
+
+
+async def test_a_contributor_whose_name_cannot_be_told_goes_by_its_class() -> None:
+    composition = await compose(plugin((SESSION_PREFIX, Nameless())).at(SESSION_PREFIX), Composing(Seams().place(1)), print)
+    assert [(one.contributor, one.messages) for one in composition.contributions] == [("Nameless", (user("mine"),))]
 
 
 async def test_a_contributor_that_cut_off_the_rest_and_failed_is_left_out_alone() -> None:
