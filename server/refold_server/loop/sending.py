@@ -41,14 +41,13 @@ class _Sending:
         horizon = instance.ledger.folds.horizon
         self._due = horizon.compaction is not None or instance.live_check.is_due(horizon)
         self._provider = instance.host.provider(outgoing.request.header.config.provider)
-        self._outgoing = outgoing
+        self._request, self._body = outgoing.request, outgoing.body
 
     def send(self, given: Outgoing) -> AsyncGenerator[Chunk, None]:
         """Give the provider's reply. Its first chunk raises InvariantError when `given` is not what the log says."""
-        own = self._outgoing
-        if self._due or given.request is not own.request or given.body is not own.body:
+        if self._due or given.request is not self._request or given.body is not self._body:
             return self._checked(given)
-        return self._provider.stream(own.request, own.body)
+        return self._provider.stream(self._request, self._body)
 
     async def _checked(self, given: Outgoing) -> AsyncGenerator[Chunk, None]:
         try:
@@ -56,6 +55,6 @@ class _Sending:
         except InvariantError as error:  # a wrapper may swallow it: then the turn ends by it all the same
             self.refused = error
             raise
-        async with aclosing(self._provider.stream(self._outgoing.request, self._outgoing.body)) as chunks:
+        async with aclosing(self._provider.stream(self._request, self._body)) as chunks:
             async for chunk in chunks:
                 yield chunk

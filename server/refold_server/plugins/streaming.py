@@ -15,6 +15,7 @@ import anyio.lowlevel
 
 from refold_protocol.errors import PluginError
 from refold_protocol.session.messages import Chunk, FinishChunk
+from refold_protocol.session.request import Request
 from refold_server.plugins.chain import Failure, Report, attempt, failure_of
 from refold_server.plugins.frozen import frozen
 from refold_server.plugins.limit import Limit
@@ -61,6 +62,9 @@ class _Inner:
             raise TypeError("next() was called a second time: a request is sent once")
         if type(outgoing) is not Outgoing:  # nor one of its own making that shows the check one thing and the adapter another
             raise TypeError(f"next() takes an Outgoing, not {type(outgoing).__name__}")
+        request, body = cast("tuple[object, object]", (outgoing.request, outgoing.body))
+        if not isinstance(request, Request) or not isinstance(body, bytes):
+            raise TypeError("next() takes a request and its bytes")
         self._stream = self._chunks(outgoing)
         return self._stream
 

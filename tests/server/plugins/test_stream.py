@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from refold_protocol.session.events import AssistantChunk
 from refold_protocol.session.messages import (
@@ -142,6 +142,38 @@ async def test_an_equal_copy_of_what_was_recorded_may_be_handed_on() -> None:
     async with scripted_session(ScriptedHost(provider), plugins=plugin((STREAM, copying))) as session:
         assert end_of(await turn(session)) == "completed"
         assert_rebuilt(session, provider)
+
+
+@pytest.mark.parametrize("nonsense", [{"body": "text"}, {"body": None}, {"request": None}, {"request": b""}])
+async def test_what_is_no_request_with_its_bytes_is_the_wrappers_fault(nonsense: dict[str, Any]) -> None:
+    async def lie(outgoing: Outgoing, rest: NextStream) -> AsyncIterator[Chunk]:
+        async for chunk in rest(replace(outgoing, **nonsense)):
+            yield chunk
+
+    provider = ScriptedProvider()
+    async with scripted_session(ScriptedHost(provider), plugins=plugin((STREAM, lie))) as session:
+        assert error_of(await turn(session)).kind == "plugin.failed"
+        assert failures(session) == [("p", "llm/stream")]
+        assert provider.bodies == []
+
+
+async def test_bytes_that_were_forced_into_the_very_object_do_not_leave() -> None:
+    forces: list[bool] = [False]
+
+    async def force(outgoing: Outgoing, rest: NextStream) -> AsyncIterator[Chunk]:
+        if forces[0]:
+            force_setattr(outgoing, "body", outgoing.body.replace(b"go", b"GO"))
+        async for chunk in rest(outgoing):
+            yield chunk
+
+    provider = ScriptedProvider(says("one"))
+    host = ScriptedHost(provider)
+    host.checks = "sampled"
+    async with scripted_session(host, plugins=plugin((STREAM, force))) as session:
+        assert end_of(await turn(session)) == "completed"
+        forces[0] = True
+        assert error_of(await turn(session)).kind == "invariant"
+        assert len(provider.bodies) == 1
 
 
 class Lying(bytes):
