@@ -235,8 +235,9 @@ class Seams:
         try:
             for one in self._plugins.at(seam):
                 failure = _look(one, seen)
-                if failure is not None:
-                    self._blind.setdefault((one.plugin, seam.name), failure)
+                if failure is not None and (one.plugin, seam.name) not in self._blind:
+                    self._blind[one.plugin, seam.name] = failure
+                    _log.warning("%s", failure.sentence)
         finally:
             self.observing = False
 
@@ -260,7 +261,6 @@ def _look(one: Registered[Any], seen: object) -> Failure | None:
         raise
     except BaseException as error:  # noqa: BLE001 - what was seen stays as it is whatever a plugin thinks of it
         failure = failure_of(one, error)
-        _log.warning("%s", failure.sentence)
     seconds = perf_counter() - began
     one.tally.add(seconds, failed=failure is not None)
     if one.tally.is_news(seconds):

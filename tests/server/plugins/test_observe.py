@@ -60,7 +60,7 @@ async def test_whoever_asks_is_told_what_became_durable() -> None:
         assert durable == sorted(set(durable))
 
 
-async def test_one_that_always_fails_is_told_once_and_the_others_go_on() -> None:
+async def test_one_that_always_fails_is_told_once_and_the_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
     seen: list[int] = []
 
     def fail(recorded: Recorded) -> None:
@@ -78,6 +78,7 @@ async def test_one_that_always_fails_is_told_once_and_the_others_go_on() -> None
         assert end_of(await turn(session)) == "completed"
         assert end_of(await turn(session)) == "completed"
         assert sorted(failures(session)) == [("p", "log/observe"), ("p", "session/flush")]
+        assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
         assert seen == list(range(session.ledger.handle.tail + 1))
         assert_rebuilt(session, provider)
 
