@@ -13,6 +13,7 @@ import inspect
 import logging
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -69,7 +70,9 @@ def load_plugin(source: Source, before: Plugins = NO_PLUGINS) -> Plugins:
         name, brings = source.find()
     except ConfigError as error:
         raise _fault(source, _reason_of(error)) from None
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - importing a plugin runs it: its fault is told and contained
+    except BaseException as error:  # importing a plugin runs it: its fault is told and contained
+        if _interrupts(error):
+            raise
         raise _broken(source, "cannot be imported", error) from None
     twin = next((one.origin for one in before.brought if one.plugin == name), None)
     if twin is not None or name in RESERVED:
@@ -89,7 +92,9 @@ def load_plugin(source: Source, before: Plugins = NO_PLUGINS) -> Plugins:
         plugins = registered(name, run, source.origin)
     except ConfigError as error:
         raise _fault(source, _reason_of(error)) from None
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
+    except BaseException as error:  # as above
+        if _interrupts(error):
+            raise
         raise _broken(source, "its `register` failed", error) from None
     for fault in _twins(plugins, before):
         raise _fault(source, fault)
@@ -142,6 +147,11 @@ def _twins(plugins: Plugins, before: Plugins) -> Iterator[str]:
         if name in taken:
             yield f"its tool {name!r} has the name of one of {taken[name]}"
         taken[name] = "its own"
+
+
+def _interrupts(error: BaseException) -> bool:
+    """Tell whether a person wants an end of it. No signal reaches another thread than the first: there a module raised it."""
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def _fault(source: Source, reason: str) -> ConfigError:

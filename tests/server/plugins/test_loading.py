@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,10 @@ def test_what_a_plugin_registers_is_there(load: Load) -> None:
         ("import not_there_at_all", "cannot be imported: ModuleNotFoundError: No module named 'not_there_at_all'"),
         ("def broken(:", "cannot be imported: SyntaxError: invalid syntax"),
         ("raise SystemExit(3)", "cannot be imported: SystemExit: 3"),
+        ("raise GeneratorExit", "cannot be imported: GeneratorExit"),
+        ("import asyncio\nraise asyncio.CancelledError", "cannot be imported: CancelledError"),
+        ("raise BaseExceptionGroup('two', [SystemExit(3)])", "cannot be imported: BaseExceptionGroup: two"),
+        ("def register(registry): raise GeneratorExit", "its `register` failed: GeneratorExit"),
         ("raise ValueError('one\\ntwo')", "cannot be imported: ValueError: one"),
         ("class E(Exception):\n  def __str__(self): raise TypeError\nraise E", "cannot be imported: E"),
         ("x = 1", "it has no function `register`"),
@@ -154,6 +159,14 @@ def test_a_plugin_that_cannot_be_used_is_told_by_its_file_with_the_reason(load: 
     fault = load.fault()
     assert fault.startswith(f"the plugin of {path} cannot be used: ")
     assert said in fault
+
+
+def test_an_interrupt_is_a_persons_in_the_main_thread_and_a_modules_elsewhere(load: Load) -> None:
+    load.file("p.py", "raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        load()
+    with ThreadPoolExecutor(1) as pool:
+        assert "cannot be imported: KeyboardInterrupt" in pool.submit(load.fault).result()
 
 
 def test_a_file_that_is_not_there_is_told(load: Load, tmp_path: Path) -> None:
