@@ -158,8 +158,8 @@ async def test_a_kill_inside_a_compaction_locks_nothing_and_changes_nothing(plac
 OVERFLOWS = (
     '{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error",'
     '"n_prompt_tokens":9000,"n_ctx":8192}}',
-    '{"error":{"message":"This model\'s maximum context length is 8192 tokens","type":"invalid_request_error","param":"messages",'
-    '"code":"context_length_exceeded"}}',
+    '{"error":{"message":"This model\'s maximum context length is 8192 tokens","type":"invalid_request_error",'
+    '"param":"messages","code":"context_length_exceeded"}}',
     '{"error":{"message":"prompt is too long: 9000 tokens > 8192 maximum","type":"invalid_request_error"}}',
 )
 
@@ -217,8 +217,8 @@ async def test_a_summary_call_gets_the_tools_and_a_call_of_one_is_no_summary(pla
             assert "called a tool" in raised.value.message
             assert json.loads(provider.requests[2].body)["tools"] == json.loads(provider.requests[1].body)["tools"]
             assert provider.requests[2].body == provider.requests[3].body, "one extra attempt, of the same bytes"
-            recorded = await place.recorded(session)
-            assert [event["type"] for event in recorded[-4:]] == [
+            found = [event["type"] for event in (await place.recorded(session))[-4:]]
+            assert found == [
                 "compact/start",
                 "request/sent",
                 "request/sent",

@@ -13,7 +13,7 @@ from msgspec import Struct
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import Chunk, Message, TextBlock, TextDelta
-from refold_server.plugins.payloads import Accept, Assembled, Block, Context, Deny, GoOn, Stop, Submit
+from refold_server.plugins.payloads import Accept, Assembled, Block, Context, Deny, GoOn, Stop, Submit, Summary
 from refold_server.plugins.seam import (
     ASSEMBLE,
     EXECUTE,
@@ -24,6 +24,7 @@ from refold_server.plugins.seam import (
     REQUEST,
     SESSION_PREFIX,
     STREAM,
+    SUMMARISE,
     TURN_STOP,
     Seam,
 )
@@ -113,6 +114,14 @@ OWN_NONSENSE: Final[dict[Seam[Any], tuple[Callable[[], object], ...]]] = {
         lambda: CallConfig("scripted", "m", "chat-completions", temperature=float("inf")),
     ),
     STREAM: (lambda: None, lambda: TextDelta(0, HALF), lambda: TextDelta("0", "x"), lambda: Message("user", ())),  # type: ignore[arg-type]
+    SUMMARISE: (
+        lambda: None,
+        lambda: "text",
+        lambda: Summary(" ", "m"),
+        lambda: Summary("text", ""),
+        lambda: Summary(HALF, "m"),
+        lambda: Summary(deep(), "m"),  # type: ignore[arg-type]
+    ),
     PRE_EXECUTE: (lambda: Deny(HALF), lambda: Deny(""), lambda: Deny(None)),  # type: ignore[arg-type]
     EXECUTE: (
         lambda: None,

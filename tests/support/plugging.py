@@ -6,9 +6,17 @@ from typing import Any
 
 from refold_protocol.dialects.registry import dialect_named
 from refold_protocol.session.codec import decode_event
-from refold_protocol.session.events import AssistantMessage, ContextMessage, Event, PluginFailed, TurnEnd, TurnError
+from refold_protocol.session.events import (
+    AssistantMessage,
+    CompactStart,
+    ContextMessage,
+    Event,
+    PluginFailed,
+    TurnEnd,
+    TurnError,
+)
 from refold_protocol.session.messages import Message, text_content, text_of
-from refold_protocol.session.rebuild import sent_requests
+from refold_protocol.session.rebuild import rebuild_summary, sent_requests
 from refold_server.plugins.registry import PluginRegistry, Plugins, registered
 from refold_server.plugins.seam import Seam
 from refold_server.sessions.session import Session
@@ -44,6 +52,9 @@ def assert_rebuilt(session: Session, provider: ScriptedProvider) -> None:
     assert_proven(session)
     events = [decode_event(line) for line in session.ledger.handle.lines(0)]
     requests = [request for _, _, request in sent_requests(events)]
+    summaries = [event.seq for event in events if isinstance(event.data, CompactStart)]
+    requests += [rebuild_summary(events, seq) for seq in summaries]
+    requests.sort(key=lambda request: provider.requests.index(request))
     assert requests == provider.requests
     assert [dialect_named(one.header.config.dialect).encode(one, {}) for one in requests] == provider.bodies
 

@@ -10,10 +10,10 @@ import pytest
 
 from refold_protocol.session.events import PluginFailed, TurnEnd
 from refold_server.plugins import SEAMS, Context, StepAhead, context
-from refold_server.plugins.seam import EXECUTE, PRE_EXECUTE, PRE_STEP, PROMPT_SUBMIT, Seam
+from refold_server.plugins.seam import EXECUTE, PRE_EXECUTE, PRE_STEP, PROMPT_SUBMIT, SUMMARISE, Seam
 from refold_server.sessions.session import Session
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
-from tests.support.loops import assert_proven, echo, scripted_session, turn
+from tests.support.loops import assert_proven, echo, fill, scripted_session, turn
 from tests.support.misbehaviour import ANY_NONSENSE, OWN_NONSENSE, RAISING, giving, handler
 from tests.support.plugging import failures, of_type, plugin, said, together
 from tests.support.virtual_time import run_in_virtual_time
@@ -47,7 +47,10 @@ async def assert_contained(seam: Seam[Any], broken: Any, limit_s: float | None =
 
     mended = handler(seam, giving(lambda: None)) if seam.mode == "serial" else _passing_on(seam)
     plugins = together(plugin((seam, once), name="bad", limit_s=limit_s), plugin((PRE_STEP, good), name="good"))
-    async with scripted_session(ScriptedHost(provider, {"look": echo}), plugins=plugins) as session:
+    host = ScriptedHost(provider, {"look": echo})
+    async with scripted_session(host, plugins=plugins) as session:
+        if seam is SUMMARISE:
+            await fill(session, host)
         with anyio.fail_after(20):
             event = await turn(session)
         assert isinstance(event.data, TurnEnd)

@@ -24,6 +24,7 @@ from refold_server.plugins import (
     SEAMS,
     SESSION_PREFIX,
     STREAM,
+    SUMMARISE,
     TURN_STOP,
     Accept,
     Assembled,
@@ -35,6 +36,7 @@ from refold_server.plugins import (
 )
 from refold_server.plugins.registry import Plugins, registered
 from refold_server.plugins.seam import FLUSH, Seam
+from refold_server.sessions.compacting import compact_session
 from tests.support.hostility import Attempts
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import echo, scripted_session, turn
@@ -47,6 +49,7 @@ KINDS = {
     ASSEMBLE: "waterfall",
     SESSION_PREFIX: "waterfall",
     PRE_STEP: "serial",
+    SUMMARISE: "waterfall",
     REQUEST: "waterfall",
     STREAM: "waterfall",
     PRE_EXECUTE: "serial",
@@ -129,13 +132,17 @@ def well_behaved() -> Plugins:
 
 
 async def bodies(*plugins: Plugins) -> list[bytes]:
-    """What the provider was sent in two turns with tools, with these plugins around the well-behaved one."""
-    scripts: list[list[Chunk]] = [calls(("a", "look", '{"n":1}'), ("b", "mine", "{}")), says("ok"), says("again")]
+    """What the provider was sent in two turns with tools and a compaction between them, with these plugins around the
+    well-behaved one."""
+    answers = says("It is a long story. " * 85), says("A story."), says("again")
+    scripts: list[list[Chunk]] = [calls(("a", "look", '{"n":1}'), ("b", "mine", "{}")), *answers]
     provider = ScriptedProvider(*scripts)
     before, after = plugins or (plugin(), plugin())
     host = ScriptedHost(provider, {"look": echo})
+    host.window = 100_000
     async with scripted_session(host, plugins=together(before, well_behaved(), after)) as session:
         await turn(session, "one")
+        await compact_session(session)
         await turn(session, "two")
         assert failures(session) == []
         assert_rebuilt(session, provider)

@@ -20,6 +20,7 @@ from refold_server.plugins import (
     SEAMS,
     SESSION_PREFIX,
     STREAM,
+    SUMMARISE,
     TURN_STOP,
     Accept,
     Assembled,
@@ -27,12 +28,13 @@ from refold_server.plugins import (
     Deny,
     GoOn,
     Stop,
+    Summary,
     context,
 )
 from refold_server.plugins.seam import Seam
 from refold_server.tools.execute import ToolAnswer
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
-from tests.support.loops import CLIENT, assert_proven, echo, end_of, scripted_session, turn
+from tests.support.loops import CLIENT, assert_proven, echo, end_of, fill, scripted_session, turn
 from tests.support.plugging import failures, of_type, plugin, said, user
 
 pytestmark = pytest.mark.anyio
@@ -44,6 +46,7 @@ DEGRADED: dict[Seam[Any], Any] = {
     PRE_STEP: [context("degraded")],
     REQUEST: None,
     STREAM: None,
+    SUMMARISE: Summary("degraded", "a plugin"),
     PRE_EXECUTE: Deny("degraded"),
     EXECUTE: ToolAnswer(text_content("degraded"), False),
     POST_EXECUTE: Accept(ToolAnswer(text_content("degraded"), False), (context("degraded"),)),
@@ -109,6 +112,8 @@ async def test_it_ends_aborted_and_nothing_of_the_plugin_is_left(seam: Seam[Any]
     provider = ScriptedProvider(calls(("a", "look", "{}")), says("ok"))
     host = ScriptedHost(provider, {"look": echo})
     async with scripted_session(host, plugins=plugin((seam, waiting.handler))) as session:
+        if seam is SUMMARISE:
+            await fill(session, host)
         _, number, _ = await session.start(text_content("go"), CLIENT)
         with anyio.fail_after(20):
             await waiting.reached.wait()
@@ -122,7 +127,8 @@ async def test_it_ends_aborted_and_nothing_of_the_plugin_is_left(seam: Seam[Any]
         assert session.ledger.folds.pending == ()
         assert len(of_type(session, InputSettled)) == (1 if seam is PROMPT_SUBMIT else 0)
         assert_proven(session)
-        provider.scripts[:] = [calls(("b", "look", "{}")), says("ok")]
+        again = [says("Two stories.")] if seam is SUMMARISE else []
+        provider.scripts[:] = [*again, calls(("b", "look", "{}")), says("ok")]
         assert end_of(await turn(session, "again")) == "completed"
         assert failures(session) == []
         assert_proven(session)
