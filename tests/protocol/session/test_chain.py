@@ -18,9 +18,14 @@ def test_the_chain_of_an_empty_log_is_the_digest_of_the_words_refold_log_0() -> 
     assert CHAIN_START.hex() == "d75e4bc4c2fd8dc9f48ef5c54f1c225ce8d5202330f748a409c7aed3d0188687"
 
 
+LATER = ("plugin/failed",)
+"""Event types that came after the first release, in the order in which they came."""
+
+
 def test_the_chain_over_the_golden_lines_never_changes() -> None:
-    lines = [example(name).line for name in sorted(EXAMPLES)]
-    assert chain(lines).hex() == "59078219cde70d75b18e30d7080669958bb892414ed7e277cb210a0e5f2116aa"
+    first = chain(example(name).line for name in sorted(EXAMPLES) if name not in LATER)
+    assert first.hex() == "59078219cde70d75b18e30d7080669958bb892414ed7e277cb210a0e5f2116aa"
+    assert chain((example(name).line for name in LATER), first).hex() == "80c64c76c03f3f53304a0ba485c46ea1561cfdc37371abded95fd042ac39b2ab"
 
 
 @given(LINES, st.binary(max_size=20))
