@@ -10,7 +10,7 @@ async with spawn(["refold", "serve"]) as client:
 """
 
 from refold_client.approvals import Approval
-from refold_client.client import Client, spawn
+from refold_client.client import Client
 from refold_client.errors import (
     ClientError,
     ConnectionEndedError,
@@ -20,6 +20,7 @@ from refold_client.errors import (
     UnclaimedMessageError,
     WriterChangedError,
 )
+from refold_client.spawning import spawn
 from refold_client.subscription import Cursor, Subscription
 
 __all__ = [

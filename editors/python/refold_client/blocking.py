@@ -21,8 +21,9 @@ from anyio import to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from refold_client.approvals import Approval
-from refold_client.client import Chunks, Client, Json, spawn
+from refold_client.client import Chunks, Client, Json
 from refold_client.notices import Notices
+from refold_client.spawning import spawn
 from refold_client.subscription import Cursor, Subscription
 
 P = ParamSpec("P")
