@@ -39,10 +39,12 @@ def report(outcome: Outcome) -> None:
     for name, numbers in (("events", outcome.events), ("ms", outcome.ms)):
         figures = quantiles(numbers)
         say(f"  {name}: median {figures['median']}, p95 {figures['p95']}, max {figures['max']}")
+    say(f"  the longest in life {outcome.slowest[1]}")
     say("lives that ended at a fail point:")
     for point in POINTS:
         say(f"  {outcome.hits[point.name]:4}  {point.name}")
     say(f"  {outcome.missed:4}  (did not get there)")
+    say(f"kills with a neighbour that went on: {outcome.beside}")
     say(f"requests that continue the bytes of the one before: {outcome.continued}")
     lost = sum(len(failure.faults) for failure in outcome.failures)
     say(f"{outcome.kills} kills, {outcome.facts} facts, {lost} lost")

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
+from tests.crash.check import Examined
 from tests.crash.child import Ground
 from tests.crash.kill import Plan, kill_one, plan_of
 from tests.crash.points import POINTS, Point
@@ -49,17 +51,21 @@ class Failure(Struct, frozen=True):
 
 
 class Outcome(Struct):
-    """What a campaign came to. `events` and `ms` have a number for each kill: what was accepted and not on disk; `hits` says
+    """What a campaign came to. `events` and `ms` have a number for each kill of a process that was alone, which all but
+    `beside` were: what was accepted and not on disk; `hits` says
     how often a life ended at each fail point, `missed` how many lives ended before they got to theirs, `continued` how many
-    requests continued the bytes of the one before."""
+    requests continued the bytes of the one before, `slowest` is the largest of `ms` and the life in which it was: seed, store,
+    place."""
 
     kills: int = 0
     facts: int = 0
     continued: int = 0
+    beside: int = 0
     events: list[int] = field(default_factory=list[int])
     ms: list[int] = field(default_factory=list[int])
     hits: Counter[str] = field(default_factory=Counter[str])
     missed: int = 0
+    slowest: tuple[int, str] = (0, "")
     failures: list[Failure] = field(default_factory=list[Failure])
 
 
@@ -98,21 +104,34 @@ def _store(wanted: Wanted, store: int, outcome: Outcome) -> bool:
     """Kill along the plans over one store; stop at the first failure, and keep the store then."""
     ground, told = Ground(Path(tempfile.mkdtemp(prefix="refold-crash-", dir=wanted.folder))), Told()
     ground.prepare()
-    for place, plan in enumerate(plans(wanted.seed, store)[: wanted.kills - outcome.kills]):
+    coming = plans(wanted.seed, store)
+    number = 0
+    while coming and outcome.kills < wanted.kills:
+        plan, number = coming.pop(0), number + 1
         found = kill_one(ground, told, plan, sabotage=wanted.sabotage)
         told.settle(found.heads)
-        outcome.kills += 1
-        outcome.continued += found.continued
-        outcome.events.append(found.lost.events)
-        outcome.ms.append(found.lost.ms)
-        if told.hit is not None:
-            outcome.hits[told.hit[0]] += 1
-        outcome.missed += plan.point is not None and told.hit is None
+        _count(outcome, plan, found, told)
+        if plan.point is not None and told.hit is None and plan.tries:
+            coming.insert(0, replace(plan, seed=f"{plan.seed}+", tries=plan.tries - 1))
         if found.faults:
             outcome.facts += told.total
-            again = f"python -m tests.crash --seed {wanted.seed} --first {store} --kills {place + 1}"
+            again = f"python -m tests.crash --seed {wanted.seed} --first {store} --kills {number}"
             outcome.failures.append(Failure(outcome.kills, str(ground.root), again, tuple(found.faults)))
             return False
     outcome.facts += told.total
     shutil.rmtree(ground.root)
     return True
+
+
+def _count(outcome: Outcome, plan: Plan, found: Examined, told: Told) -> None:
+    outcome.kills += 1
+    outcome.continued += found.continued
+    if plan.beside:  # its neighbour may have gone on with its sessions
+        outcome.beside += 1
+    else:
+        outcome.events.append(found.lost.events)
+        outcome.ms.append(found.lost.ms)
+        outcome.slowest = max(outcome.slowest, (found.lost.ms, plan.seed))
+    if told.hit is not None:
+        outcome.hits[told.hit[0]] += 1
+    outcome.missed += plan.point is not None and told.hit is None

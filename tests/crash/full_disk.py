@@ -25,7 +25,8 @@ from msgspec import Struct, field
 
 from tests.crash.check import Examined, Look, examine
 from tests.crash.child import Ground, place_model, serve, tell_of_accepted
-from tests.crash.kill import errors_of, forked, look
+from tests.crash.children import Child, errors_of
+from tests.crash.kill import look
 from tests.crash.model import SeededModel
 from tests.crash.pipe import Pipe, now_ms
 from tests.crash.script import Person
@@ -161,12 +162,11 @@ def suffer(place: Path, seed: int, number: int, way: str) -> tuple[Told, Examine
         tell_of_accepted(pipe, disk.accepted)
         asyncio.run(serve(ground, Sufferer(Person(pipe, rng, str(ground.workspace)), disk)))
 
-    child, reading = forked(ground, work)
-    with os.fdopen(reading, "rb") as pipe:
-        told.hear(pipe.read())
-    _, status = os.waitpid(child, 0)
+    child = Child(ground, work)
+    code = child.over()
+    told.hear(child.data)
     found = look(ground, lambda: examine(ground, told, now_ms(), Look(cold=False, last=True, seed=str(seed))))
-    if os.waitstatus_to_exitcode(status) != 0 or "Traceback" in errors_of(ground):
+    if code != 0 or "Traceback" in errors_of(ground):
         found.faults.append(f"the daemon and its client ended in {errors_of(ground)}")
     shutil.rmtree(ground.root)
     return told, found

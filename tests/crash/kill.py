@@ -1,26 +1,22 @@
-"""Owns one kill: a child is forked, lives, and is killed; another is forked that looks at what it left.
+"""Owns one kill: a child lives, alone or beside another one, and is killed; then a third process looks at what was left.
 
-Forked, because a process that has everything imported costs milliseconds then. The parent itself never opens a store and
-runs no event loop, so there is nothing that a child could inherit half-way.
+A neighbour works on the same store and goes on when the other one is dead, whatever that held: the store's write lock, a
+session. It is killed too, somewhat later.
 """
 
 from __future__ import annotations
 
 import os
 import random
-import select
 import signal
-import sys
-import time
-import traceback
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from tests.crash.check import Examined, Look, examine
 from tests.crash.child import Ground, Life, run
+from tests.crash.children import Child, errors_of, listen
 from tests.crash.pipe import now_ms
 from tests.crash.points import Point
 from tests.crash.told import Told
@@ -31,47 +27,68 @@ PATIENCE_S = 4.0
 CHECK_S = 120.0
 """How long a look at a store may take."""
 
+NEIGHBOUR_S = 20.0
+"""How long a neighbour may take to be told so many further messages, when the other one is dead."""
+
+NEIGHBOUR_TOLD = 20
+
+ALONE = ("closers", "wire", "approval", "turn", "input")
+"""Beginnings of the fail points which a neighbour would take from a life, by opening its sessions."""
+
 
 class Plan(Struct, frozen=True):
     """How a child is to end: at a fail point, after `lines` were read from it, or after `seconds`. `cold`: nobody opens what
-    it left for writing before the next child does. `last`: no kill of this store follows."""
+    it left for writing before the next child does. `last`: no kill of this store follows. `beside`: with a neighbour.
+    `tries`: how many further lives are to get to the fail point if this one does not."""
 
     seed: str
     point: Point | None = None
     nth: int = 1
-    lines: int | None = None
+    lines: int = 1 << 30
     seconds: float = PATIENCE_S
     cold: bool = False
     last: bool = False
+    beside: bool = False
+    tries: int = 2
 
 
 def plan_of(seed: str, point: Point | None, *, cold: bool, last: bool) -> Plan:
     """Draw the rest of a plan."""
     rng = random.Random(f"{seed} plan")
+    beside = rng.random() < 0.25
     if point is not None:
-        return Plan(seed, point, rng.randrange(1, point.most + 1), cold=cold, last=last)
+        beside = beside and not point.name.startswith(ALONE)
+        return Plan(seed, point, rng.randrange(1, point.most + 1), cold=cold, last=last, beside=beside)
     if rng.random() < 0.5:
-        return Plan(seed, lines=rng.randrange(10, 900), cold=cold, last=last)
-    return Plan(seed, seconds=rng.uniform(0.02, 0.6), cold=cold, last=last)
+        return Plan(seed, lines=rng.randrange(10, 900), cold=cold, last=last, beside=beside)
+    return Plan(seed, seconds=rng.uniform(0.02, 0.6), cold=cold, last=last, beside=beside)
 
 
 def kill_one(ground: Ground, told: Told, plan: Plan, *, sabotage: bool = False) -> Examined:
-    """Let a child live and die by the plan; take in what it told, and give what is found then."""
+    """Let a child live and die by the plan; take in what it told, and give what is found then. One that did not get to its
+    fail point is looked at cold: the next try may need what it left open."""
     told.begin()
-    life = Life(plan.seed, plan.point, plan.nth, sabotage)
-    child, pipe = forked(ground, lambda descriptor: run(ground, life, descriptor))
-    data = _heard(pipe, plan)
+    child = _alive(ground, Life(plan.seed, plan.point, plan.nth, sabotage))
+    beside = [_alive(ground, Life(f"{plan.seed}n"))] if plan.beside else []
+    listen([child, *beside], lambda: child.lines >= plan.lines, plan.seconds)
     killed = now_ms()
-    os.kill(child, signal.SIGKILL)
-    data += _rest(pipe)
-    _, status = os.waitpid(child, 0)
-    told.hear(data)
-    if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
-        return Examined([f"the child ended by itself: {errors_of(ground)}"])
+    faults: list[str] = []
+    if child.kill() != -signal.SIGKILL:
+        faults.append(f"the child ended by itself: {errors_of(ground)}")
+    for neighbour in beside:
+        before = neighbour.told
+        if not listen([neighbour], lambda: neighbour.told >= before + NEIGHBOUR_TOLD, NEIGHBOUR_S):  # noqa: B023 - used here
+            faults.append("a neighbour stood still after the kill")
+        if neighbour.kill() != -signal.SIGKILL:
+            faults.append(f"the neighbour ended by itself: {errors_of(ground)}")
+    for one in (child, *beside):
+        told.hear(one.data)
     killed = killed if told.hit is None else told.hit[1]
-    found = look(ground, lambda: examine(ground, told, killed, Look(plan.cold, plan.last, plan.seed)))
+    cold = plan.cold or (plan.point is not None and told.hit is None)
+    found = look(ground, lambda: examine(ground, told, killed, Look(cold, plan.last, plan.seed)))
     if "Traceback" in errors_of(ground):
-        found.faults.append(f"a process complained: {errors_of(ground)}")
+        faults.append(f"a process complained: {errors_of(ground)}")
+    found.faults += faults
     return found
 
 
@@ -82,67 +99,14 @@ def look(ground: Ground, looking: Callable[[], Examined]) -> Examined:
         with os.fdopen(descriptor, "wb") as out:
             out.write(msgspec.msgpack.encode(looking()))
 
-    child, pipe = forked(ground, work)
-    timer = Plan("", seconds=CHECK_S)
-    data = _heard(pipe, timer)
-    if not _ended(pipe):
-        os.kill(child, signal.SIGKILL)
-    os.close(pipe)
-    _, status = os.waitpid(child, 0)
-    if os.waitstatus_to_exitcode(status) != 0:
+    looker = Child(ground, work)
+    listen([looker], lambda: False, CHECK_S)
+    if not looker.ended:
+        os.kill(looker.pid, signal.SIGKILL)
+    if looker.over() != 0:
         return Examined([f"the look at the store failed: {errors_of(ground)}"])
-    return msgspec.msgpack.decode(data, type=Examined)
+    return msgspec.msgpack.decode(looker.data, type=Examined)
 
 
-def forked(ground: Ground, work: Callable[[int], None]) -> tuple[int, int]:
-    """Do `work` in a forked child, which is given the writing end of a pipe; give its pid and the reading end."""
-    reading, writing = os.pipe()
-    sys.stdout.flush()
-    child = os.fork()
-    if child:
-        os.close(writing)
-        return child, reading
-    try:
-        os.close(reading)
-        errors = os.open(ground.root / "errors.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.dup2(errors, 1)
-        os.dup2(errors, 2)
-        work(writing)
-    except BaseException:  # noqa: BLE001 - it must not go on as the parent does
-        traceback.print_exc()
-        os._exit(70)
-    os._exit(0)
-
-
-def errors_of(ground: Ground) -> str:
-    """Give the end of what children said on standard error."""
-    path = ground.root / "errors.txt"
-    return path.read_text()[-2_000:] if Path(path).exists() else ""
-
-
-def _heard(pipe: int, plan: Plan) -> bytes:
-    """Read until it is time: so many lines, so many seconds, or the child is gone."""
-    deadline = time.monotonic() + plan.seconds
-    pieces: list[bytes] = []
-    lines = 0
-    while (left := deadline - time.monotonic()) > 0 and (plan.lines is None or lines < plan.lines):
-        if not select.select([pipe], [], [], left)[0]:
-            break
-        piece = os.read(pipe, 1 << 16)
-        if not piece:
-            break
-        pieces.append(piece)
-        lines += piece.count(b"\n")
-    return b"".join(pieces)
-
-
-def _ended(pipe: int) -> bool:
-    return bool(select.select([pipe], [], [], 0)[0])
-
-
-def _rest(pipe: int) -> bytes:
-    pieces: list[bytes] = []
-    while piece := os.read(pipe, 1 << 16):
-        pieces.append(piece)
-    os.close(pipe)
-    return b"".join(pieces)
+def _alive(ground: Ground, life: Life) -> Child:
+    return Child(ground, lambda descriptor: run(ground, life, descriptor))

@@ -65,13 +65,24 @@ class Told:
         self.sent: set[str] = set()
         self.gone_now: set[str] = set()
         self.hit: tuple[str, int] | None = None
+        self._left: list[tuple[str, dict[str, Any]]] = []
+        self._archivers: dict[str, int] = {}
+        self._connection = 0
         self._asked: dict[int, tuple[str, dict[str, Any]]] = {}
+
+    def _connect(self) -> None:
+        """Another connection of the same life begins: what it asks and follows has numbers of its own."""
+        self._connection += 1
+        self.loose = {}  # who goes on with a session need not have what its dead owner had accepted
+        self._left += self._asked.values()
+        self._asked = {}
         self._followed: dict[int, str] = {}
         self._open: set[str] = set()
+        self._tails: dict[str, int] = {}
 
     def under_way(self, method: str) -> set[str]:
         """The sessions about which such a request was not answered: what it asks for may have happened."""
-        return {params.get("session", "") for name, params in self._asked.values() if name == method}
+        return {params.get("session", "") for name, params in (*self._left, *self._asked.values()) if name == method}
 
     def settle(self, heads: dict[str, tuple[int, str]]) -> None:
         """A look found these logs: what was on disk once never changes, and what was to be deleted is gone or not."""
@@ -80,7 +91,8 @@ class Told:
             self._forget(session)
 
     def hear(self, data: bytes) -> None:
-        """Take in what came through the pipe of a life."""
+        """Take in what came through the pipe of one child of a life; of several, in the order in which they died."""
+        self._connect()
         for mark, text in whole_lines(data):
             match mark:
                 case ">":
@@ -93,6 +105,7 @@ class Told:
                 case "+":
                     session, tail, ms = text.decode().split()
                     self.accepted.setdefault(session, []).append((int(tail), int(ms)))
+                    self._tails[session] = int(tail)
                 case "*":
                     ms, _, name = text.decode().partition(" ")
                     self.hit = name, int(ms)
@@ -106,6 +119,7 @@ class Told:
         session = params.get("session", "")
         if message.method == "session/archive":  # of two at one time nobody knows which was last
             self.archived[session] = None
+            self._archivers.setdefault(session, self._connection)
         self._asked[message.id] = message.method, params
 
     def _tell(self, message: _Message) -> None:
@@ -163,11 +177,11 @@ class Told:
                 self.total += 1
                 self._forget(session)
             case "session/archive":
-                if session not in self.under_way("session/archive"):
+                if session not in self.under_way("session/archive") and self._archivers[session] == self._connection:
                     self.archived[session] = reply.params["archived"]
             case "session/close":
                 self._open.discard(session)
-                self._rise(session, max((tail for tail, _ in self.accepted.get(session, ())), default=-1))
+                self._rise(session, self._tails.get(session, -1))
             case "session/flush":
                 self._rise(session, result["durable"])
                 self._add(session, reply)
