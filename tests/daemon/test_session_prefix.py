@@ -95,6 +95,30 @@ async def test_what_changes_in_mid_session_waits_for_the_next_instance_and_shows
     assert not [event for event in await place.recorded(session) if event["type"] == "request/header-delta"]
 
 
+async def test_a_fork_composes_anew_and_its_drift_shows_on_its_resume_header_while_its_parent_keeps_its_own(place: Place) -> None:
+    fill(place.workspace, {"AGENTS.md": "Answer in verse.\n"})
+    place.script(SAID, SAID, SAID)
+    async with place.daemon() as client:
+        session = await new_session(client, place)
+        await client.prompt(session, "first")
+        fill(place.workspace, {"AGENTS.md": "Answer in prose.\n"})
+        child = (await client.fork(session))["session"]
+        await client.open_session(child)
+        await client.prompt(child, "second")
+        await client.prompt(session, "third")
+        found = await client.request("request/explain", {"session": child, "turn": 2, "step": 1})
+    assert (found["verdict"], found["parting"]["segment"]) == ("break", "prefix")
+    assert [cause["kind"] for cause in found["causes"]] == ["instance"]
+    recorded = headers(await place.recorded(child))
+    assert [(one["reason"], "prose" in texts(one["header"]["messagePrefix"])[0]) for one in recorded] == [
+        ("initial", False),
+        ("resume", True),
+    ]
+    assert len(headers(await place.recorded(session))) == 1
+    assert (await place.verify(child))["equal"] == 2
+    assert (await place.verify(session))["equal"] == 2
+
+
 async def test_nothing_is_composed_before_the_first_turn_and_a_dry_composition_records_nothing(place: Place) -> None:
     place.script(SAID)
     async with place.daemon() as client:
