@@ -95,7 +95,7 @@ async def test_what_changes_in_mid_session_waits_for_the_next_instance_and_shows
     assert not [event for event in await place.recorded(session) if event["type"] == "request/header-delta"]
 
 
-async def test_a_fork_composes_anew_and_its_drift_shows_on_its_resume_header_while_its_parent_keeps_its_own(place: Place) -> None:
+async def test_a_fork_composes_anew_with_the_drift_on_its_resume_header_and_its_parent_keeps_its_own(place: Place) -> None:
     fill(place.workspace, {"AGENTS.md": "Answer in verse.\n"})
     place.script(SAID, SAID, SAID)
     async with place.daemon() as client:
