@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from refold_protocol.ids import SessionId
 from refold_protocol.session.chain import CHAIN_START, chain
+from refold_protocol.session.codec import decode_event
 from refold_protocol.session.events import EncoderId, RequestSent, StepStart
 from refold_protocol.session.header import header_draft
 from refold_protocol.session.messages import BlockEnd, BlockStart, FinishChunk, TextDelta, ToolCallDelta
@@ -83,6 +84,19 @@ async def make(folder: str, turns: int) -> str:
     await store.import_session(replace(empty, tail=len(log.events) - 1, head_digest=digest), log.lines)
     await store.close()
     return empty.id
+
+
+async def decode_all(folder: str, session: str) -> float:
+    """CPU milliseconds of reading and decoding each line once, chunks too, and nothing else: what there is to compare with."""
+    store = await open_store(folder, new_uuid=uuid7, clock=epoch_ms)
+    handle = await store.open(SessionId(session), "read")
+    began = time.process_time()
+    for first in range(0, handle.tail + 1, 1_000):
+        for line in handle.lines(first, min(first + 999, handle.tail)):
+            decode_event(line)
+    taken = time.process_time() - began
+    await store.close()
+    return taken * 1000
 
 
 def memory_mb(pid: int, name: str) -> float:
@@ -172,14 +186,17 @@ def main() -> None:
             for number in range(options.rounds + 1):
                 copy = f"{store}-{number}"  # a prompt writes: each round has a store of its own
                 shutil.copytree(store, copy)
-                rows.append(prompted(folder, copy, session, provider) | viewed(folder, store, session, provider))
+                row = prompted(folder, copy, session, provider) | viewed(folder, store, session, provider)
+                row["decoding each line once, CPU ms"] = least = asyncio.run(decode_all(store, session))
+                row["session/open / that"] = row[f"{OPENED}, CPU ms"] / least
+                rows.append(row)
                 shutil.rmtree(copy)
             columns.append({name: statistics.median(row[name] for row in rows[1:]) for name in rows[0]})
     provider.process.kill()
     provider.process.wait()
     print(f"{'':>40}" + "".join(f"{turns:>10}" for turns in options.turns))
     for name in columns[0]:
-        print(f"{name:>40}" + "".join(f"{column[name]:>10.1f}" for column in columns))
+        print(f"{name:>40}" + "".join(f"{column[name]:>10.2f}" for column in columns))
 
 
 if __name__ == "__main__":

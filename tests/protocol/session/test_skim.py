@@ -84,3 +84,16 @@ def test_a_line_in_the_wrong_place_is_named() -> None:
 def test_the_line_of_a_chunk_begins_as_is_looked_for() -> None:
     chunks = [event for event in streaming().events if event.type == "assistant/chunk"]
     assert all(event.line.startswith(CHUNK) for event in chunks)
+
+
+def test_a_chunk_behind_a_step_that_ended_without_a_reply_is_refused_whatever_follows() -> None:
+    log = streaming()
+    log.end_step("failed")
+    lines = log.lines
+    lines.append(seal(Draft(AssistantChunk(2, 1, 1, TextDelta(0, "late"))), len(lines), log.events[-1].time).line)
+    log.end_turn()
+    log.whole_turn()
+    behind = log.events[len(lines) - 1 :]
+    lines += [seal(Draft(one.data, one.surface_op, one.sources), one.seq + 1, one.time).line for one in behind]
+    with pytest.raises(InvalidEventError, match="names step"):
+        fold_work(skimmed(lines))
