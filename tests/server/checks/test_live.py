@@ -14,6 +14,7 @@ from refold_server.checks.live import EVERY, CheckMode, LiveCheck
 from refold_server.plugins import STREAM, Outgoing, PluginRegistry
 from refold_server.plugins.payloads import NextStream
 from refold_server.plugins.registry import Plugins, registered
+from refold_server.sessions.compacting import compact_session
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import assert_proven, end_of, scripted_session, turn
 
@@ -93,6 +94,31 @@ async def test_what_was_bent_in_the_caches_of_the_loop_is_caught_on_the_first_re
         assert "history message 1" in message
         assert "a lie" in message
         assert len(provider.bodies) == 1
+
+
+async def test_sampling_looks_at_a_summary_request_and_at_the_first_request_behind_the_replace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    story = says("It is a long story. " * 85)
+    provider = ScriptedProvider(story, story, says("A story."), says("on"), says("and on"))
+    host = ScriptedHost(provider)
+    host.checks, host.window = "sampled", 100_000
+    checked: list[int] = []
+    real = LiveCheck.check
+
+    async def noted(self: LiveCheck, *given: object) -> None:
+        checked.append(len(provider.bodies) + 1)
+        await real(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(LiveCheck, "check", noted)
+    async with scripted_session(host) as session:
+        await turn(session)
+        await turn(session)
+        await compact_session(session)
+        await turn(session)
+        await turn(session)
+        assert_proven(session)
+    assert (checked, len(provider.bodies)) == ([1, 3, 4], 5)
 
 
 async def test_sampling_looks_at_the_first_request_and_then_at_each_of_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
