@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final
 
 from hypothesis import strategies as st
@@ -78,6 +80,18 @@ async def store_of(log: Log) -> MemoryStore:
     record = SessionRecord(SESSION, "/w", 1, len(log.lines) - 1, chain(log.lines).hex(), (), EMPTY_SUMMARY)
     await store.import_session(record, iter(log.lines))
     return store
+
+
+def refold_lines(file: Path) -> list[str]:
+    """Lines of a file."""
+    return file.read_text().split("\n")[:-1]
+
+
+def long_export(session: str, count: int = 2_000) -> bytes:
+    """An export of a session of plain events, of half a kilobyte each."""
+    lines = [b'{"type":"x/%s","seq":%d,"time":%d,"data":{},"ignorable":true}' % (b"y" * 500, seq, seq) for seq in range(count)]
+    head = {"type": "refold/session", "format": 0, "id": session, "cwd": "/", "createdAt": 1, "tail": count - 1}
+    return b"\n".join([json.dumps(head | {"headDigest": chain(lines).hex(), "writers": []}).encode(), *lines]) + b"\n"
 
 
 def _flip(data: bytes, at: int, length: int, other: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import BinaryIO, Final
 from refold_protocol.errors import ConfigError, DigestMismatchError, SessionAlreadyExistsError, SessionCorruptionError
 from refold_server.cli.exits import COMPLETED, INTERNAL
 from refold_server.cli.failures import tell_failure
-from refold_server.cli.interrupts import run_reading
+from refold_server.cli.interrupts import Interrupts, run_reading
 from refold_server.cli.opened import opened, read_config
 from refold_server.cli.screen import Screen
 from refold_server.cli.verify import progress
@@ -26,8 +27,13 @@ BLOCK_BYTES: Final = 256 * 1024
 
 
 def command(options: argparse.Namespace) -> int:
-    """Import a session and print its id."""
-    return run_reading(partial(_command, options))
+    """Import a session and print its id. A signal takes back what was read of a file. It may come while a pipe has nothing to
+    read yet, which no event loop can wait for here: then what is on disk stays, unseen, until the store is compacted."""
+    if not os.path.isfile(options.file):  # noqa: PTH113 - a name may be any text
+        return run_reading(partial(_command, options))
+    interrupts = Interrupts()
+    with interrupts.installed():
+        return interrupts.run(partial(_command, options))
 
 
 async def _command(options: argparse.Namespace) -> int:

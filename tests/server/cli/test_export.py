@@ -1,22 +1,21 @@
-"""`refold export` and `refold import`: files that ordinary tools read, whole or not there, and back again to the byte."""
+"""`refold export`: files that ordinary tools read, whole or not there, up to the damage where there is one."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-import os
-import signal
 import stat
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from refold_protocol.session.chain import chain
-from refold_server.cli.import_file import BLOCK_BYTES
 from refold_server.cli.verify import PROGRESS_EVENTS
-from tests.support.commands import Here, shell, start, there
-from tests.support.daemons import Place
+from tests.support.chat_stream import reply, text
+from tests.support.commands import Here, shell, there
+from tests.support.daemons import Place, new_session, text_so_far
 from tests.support.damage import Disk
+from tests.support.exports import long_export, refold_lines
+from tests.support.fake_provider import FakeProvider, answer
 from tests.support.terminal import on_terminal
 
 
@@ -32,12 +31,6 @@ def file(refold: Here, session: str) -> Path:
     path = refold.place.root / "session.jsonl"
     assert refold("export", session, "-o", str(path)).code == 0
     return path
-
-
-def listed(refold: Here) -> list[str]:
-    """Ids of the sessions of the folder."""
-    done = refold("sessions", "--json")
-    return [row["session"] for row in done.values] if done.out else []
 
 
 def test_an_export_is_the_record_and_each_line_as_it_is_stored(refold: Here, session: str, file: Path) -> None:
@@ -57,88 +50,28 @@ def test_ordinary_tools_read_it(refold: Here, session: str, file: Path) -> None:
     assert [json.loads(line)["seq"] for line in file.read_text().split("\n")[1:-1]] == list(range(len(refold_lines(file)) - 1))
 
 
-def refold_lines(file: Path) -> list[str]:
-    """Lines of a file."""
-    return file.read_text().split("\n")[:-1]
-
-
-def test_a_deleted_session_comes_back_from_its_export_as_it_was(refold: Here, session: str, file: Path) -> None:
-    before = refold("sessions", "--json").out
-    assert refold("delete", session, "--yes").code == 0
-    done = refold("import", str(file))
-    assert (done.code, done.lines, done.err) == (0, [session], "")
-    assert refold("sessions", "--json").out == before
-    assert refold("export", session).out == file.read_bytes()
-    assert refold("verify", session, "--strict").code == 0
-    refold.place.script({"text": "And on."})
-    assert refold("run", "go on", "--session", session).code == 0
-
-
-def test_an_id_that_is_there_is_refused_and_another_one_can_be_had(refold: Here, session: str, file: Path) -> None:
-    done = refold("import", str(file))
-    assert (done.code, done.out) == (2, b"")
-    assert done.err.startswith("refold: session.exists: ")
-    assert "--new-id" in done.err
-    (other,) = there(refold.place, "import", "-", "--new-id", given=file.read_bytes()).lines
-    assert listed(refold) == [other, session]
-    assert refold("export", other).lines[1:] == refold_lines(file)[1:]
-    assert refold("verify", "--all").code == 0
-
-
-def test_an_import_makes_a_store_but_not_for_a_file_that_is_none(refold: Here, file: Path, tmp_path: Path) -> None:
-    store = tmp_path / "new"
-    wrong = tmp_path / "wrong"
-    wrong.write_text("nothing\n")
-    done = refold("import", str(wrong), "--store", str(store))
-    assert (done.code, store.exists()) == (1, False)
-    assert done.err.startswith("refold: session.corrupt: line 1: ")
-    assert refold("import", str(file), "--store", str(store)).code == 0
-    assert refold("verify", "--all", "--store", str(store)).code == 0
-
-
-def test_a_changed_file_is_refused_with_its_line_and_leaves_nothing(refold: Here, session: str, file: Path) -> None:
-    refold("delete", session, "--yes")
-    lines = file.read_bytes().split(b"\n")
-    for changed, said in [
-        (lines[:20] + lines[21:], "line 21: "),
-        ([*lines[:20], lines[20][:30]], "line 21: "),
-        (lines[:20], "line 20: the file ends here"),
-        ([lines[0].replace(b'"format":0', b'"format":7'), *lines[1:]], "line 1: format version 7"),
-        ([line.replace(b"zebra", b"zebro") for line in lines], "lines 2 to "),
-    ]:
-        file.write_bytes(b"\n".join(changed))
-        done = refold("import", str(file))
-        assert (done.code, done.out) == (7 if "format" in said else 1, b"")
-        assert f": {said}" in done.err
-    assert listed(refold) == []
-
-
-def test_an_import_that_is_killed_leaves_nothing_to_see_and_can_be_made_again(refold: Here, session: str, file: Path) -> None:
-    """Killed when a batch of lines is on disk, behind which it waits for more."""
-    lines = [b'{"type":"x/%s","seq":%d,"time":%d,"data":{},"ignorable":true}' % (b"y" * 500, seq, seq) for seq in range(2_000)]
-    big = refold_lines(file)[0].encode()
-    refold("delete", session, "--yes")
-    head = json.loads(big) | {"tail": 1_999, "headDigest": digest(lines), "writers": []}
-    data = b"\n".join([json.dumps(head).encode(), *lines]) + b"\n"
-    process = start(refold.place, "import", "-", stdin=subprocess.PIPE)
-    assert process.stdin is not None
-    process.stdin.write(data[: 3 * BLOCK_BYTES])
-    process.stdin.flush()
-    data_file = refold.place.store / "data.mdb"
-    before = data_file.stat().st_mtime_ns
-    while data_file.stat().st_mtime_ns == before:
-        assert process.poll() is None
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    assert listed(refold) == []
-    assert refold("log", session).code == 2
-    assert there(refold.place, "import", "-", given=data).lines == [session]
-    assert refold("export", session).out.split(b"\n")[1:] == data.split(b"\n")[1:]
-
-
-def digest(lines: list[bytes]) -> str:
-    """The digest at the end of a chain, in hex."""
-    return chain(lines).hex()
+@pytest.mark.anyio
+async def test_a_session_is_exported_while_its_turn_runs_and_the_copy_can_be_gone_on_with(place: Place) -> None:
+    async with FakeProvider(answer(text("Half"), end="hang"), answer(reply("Done."))) as provider:
+        place.provider(provider.base_url)
+        async with place.daemon() as client:
+            session = await new_session(client, place)
+            events = await client.subscribe(session)
+            await client.start_turn(session, "go")
+            told = await text_so_far(events, "Half")
+            await client.flush(session, told[-1]["seq"])
+            file = place.root / "running.jsonl"
+            done = await asyncio.to_thread(place.refold, "export", session, "-o", str(file))
+            assert (done.returncode, done.stderr) == (0, "")
+            assert len(refold_lines(file)) == told[-1]["seq"] + 2
+            done = await asyncio.to_thread(place.refold, "import", str(file), "--new-id")
+            other = done.stdout.strip()
+            await client.open_session(other)
+            await client.prompt(other, "again")
+            await client.interrupt(session, 1)
+    ends = [event["data"]["reason"]["kind"] for event in await place.recorded(other) if event["type"] == "turn/end"]
+    assert ends == ["interrupted", "completed"]
+    assert (await place.verify(other))["equal"] == 2
 
 
 def test_a_part_is_a_session_of_its_own(refold: Here, session: str, file: Path) -> None:
@@ -242,22 +175,12 @@ def test_an_export_that_fails_leaves_the_file_as_it_was(refold: Here, session: s
     assert refold("export", session, "-o", "-").out == before
 
 
-def test_a_file_that_cannot_be_read_is_told(refold: Here) -> None:
-    for name in ("gone", "."):
-        done = refold("import", name)
-        assert (done.code, done.out) == (2, b"")
-        assert done.err.startswith(f"refold: config.invalid: FILE: {name} cannot be read: ")
-
-
 def test_long_logs_show_on_a_terminal_how_far_it_is(place: Place, tmp_path: Path) -> None:
     count = PROGRESS_EVENTS + 5_000
-    lines = [b'{"type":"x/y","seq":%d,"time":%d,"data":{},"ignorable":true}' % (seq, seq) for seq in range(count)]
-    head = {"type": "refold/session", "format": 0, "id": "long", "cwd": "/", "createdAt": 1, "tail": count - 1}
-    data = b"\n".join([json.dumps(head | {"headDigest": digest(lines), "writers": []}).encode(), *lines]) + b"\n"
     file, copy = tmp_path / "long.jsonl", tmp_path / "copy.jsonl"
-    file.write_bytes(data)
+    file.write_bytes(long_export("long", count))
     for command in (["import", str(file)], ["export", "long", "-o", str(copy)]):
         with on_terminal(place, *command) as terminal:
             assert terminal.end() == 0
             assert f" % of {count} events" in terminal.shown
-    assert copy.read_bytes().split(b"\n")[1:] == data.split(b"\n")[1:]
+    assert copy.read_bytes().split(b"\n")[1:] == file.read_bytes().split(b"\n")[1:]
