@@ -12,13 +12,15 @@ import msgspec
 from refold_protocol.ids import SessionId
 from refold_protocol.rpc.composing import PrefixComposeResult, PrefixContribution
 from refold_protocol.session.estimate import estimate_messages
+from refold_protocol.session.header import header_step
 from refold_protocol.session.messages import Message
 from refold_server.loop.composition import Composition, Contribution
 from refold_server.loop.seams import Seams
 from refold_server.plugins.chain import Failure
 from refold_server.sessions.reading import reading
 from refold_server.sessions.registry import Sessions
-from refold_server.sessions.views import header_view
+from refold_server.sessions.slicing import folded
+from refold_server.sessions.views import recorded
 
 
 async def compose_session(sessions: Sessions, session: SessionId) -> PrefixComposeResult:
@@ -26,7 +28,7 @@ async def compose_session(sessions: Sessions, session: SessionId) -> PrefixCompo
     live = sessions.live(session)
     async with reading(sessions, session) as (handle, _):
         cwd = handle.record.cwd
-        header = header_view(handle, handle.tail)
+        header = await folded(recorded(handle, handle.tail), header_step, None)
         in_force = None if live is None else live.instance.composition
         if in_force is None:
             result = await compose_anew(sessions.seams(session, cwd))
@@ -34,8 +36,8 @@ async def compose_session(sessions: Sessions, session: SessionId) -> PrefixCompo
             result = _told(in_force, cwd, composed=True)
     if header is None:
         return result
-    recorded = _sha256(header.message_prefix or ())
-    return msgspec.structs.replace(result, recorded=recorded == result.sha256)
+    last = _sha256(header.message_prefix or ())
+    return msgspec.structs.replace(result, recorded=last == result.sha256)
 
 
 async def compose_anew(seams: Seams) -> PrefixComposeResult:

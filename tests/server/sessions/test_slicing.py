@@ -11,13 +11,18 @@ import anyio.lowlevel
 import pytest
 
 from refold_protocol.ids import InputId, SessionId
-from refold_protocol.session.events import Draft
+from refold_protocol.session.events import Draft, SessionTitle
+from refold_protocol.session.messages import Source
 from refold_server.loop.ledger import Ledger
 from refold_server.loop.reading import SLICE_BYTES
+from refold_server.sessions.composing import compose_session
+from refold_server.sessions.registry import Sessions
 from refold_server.sessions.slicing import SLICE_ITEMS, folded, listed
 from refold_storage.interface import NewSession
 from refold_storage.memory import MemoryStore
+from tests.support.language import Tasks
 from tests.support.logs import Log, spoken
+from tests.support.loop_host import ScriptedHost, ScriptedProvider
 
 pytestmark = pytest.mark.anyio
 
@@ -52,6 +57,18 @@ async def test_a_long_list_gives_the_loop_a_turn_after_each_slice() -> None:
     given, turns = await beside(lambda: listed(range(10 * SLICE_ITEMS)))
     assert given == list(range(10 * SLICE_ITEMS))
     assert turns >= 10
+
+
+async def test_the_prefix_of_a_long_log_is_compared_in_slices() -> None:
+    store = MemoryStore(clock=lambda: 1_000)
+    handle = await store.create(NewSession(SessionId("s"), "/", 1_000))
+    handle.append([Draft(SessionTitle(str(number), Source("client", "test"))) for number in range(10 * SLICE_ITEMS)])
+    await handle.close()
+    host, tasks = ScriptedHost(ScriptedProvider()), Tasks()
+    told, turns = await beside(lambda: compose_session(Sessions(store, lambda _: host, tasks.spawn), SessionId("s")))
+    assert (told.composed, told.recorded) == (False, None)
+    assert turns >= 10
+    await tasks.done()
 
 
 async def test_a_long_log_is_opened_in_slices_and_known_as_if_it_were_read_at_once() -> None:
