@@ -7,6 +7,7 @@ closers once), C-08 (the map grows while it is killed), E-04 (what waits survive
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,17 +21,22 @@ KILLS = 60
 WAIT_S = 110
 
 
-def kills(number: int, seed: int, *more: str) -> Any:
+def harness(number: int, seed: int, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.crash", "--kills", str(number), "--seed", str(seed), "--folder", str(folder)]
+    root = Path(__file__).parents[2]
+    return subprocess.run([*command, *more], cwd=root, capture_output=True, text=True, timeout=WAIT_S, check=False)
+
+
+def kills(number: int, seed: int, folder: Path, *more: str) -> Any:
     """Run the harness; give what it says in JSON."""
-    command = [sys.executable, "-m", "tests.crash", "--kills", str(number), "--seed", str(seed), "--json", *more]
-    ran = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=WAIT_S, check=False)
+    ran = harness(number, seed, folder, "--json", *more)
     assert ran.returncode in (0, 1), ran.stderr
     return json.loads(ran.stdout)
 
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return kills(KILLS, 1, "--folder", str(tmp_path_factory.mktemp("stores")))
+    return kills(KILLS, 1, tmp_path_factory.mktemp("stores"))
 
 
 def test_c01_c03_c06_e04_no_fact_that_was_told_is_lost_by_a_kill(campaign: Any) -> None:
@@ -45,8 +51,15 @@ def test_c08_every_fail_point_is_hit(campaign: Any, point: str) -> None:
 
 
 def test_a_daemon_that_promises_too_early_is_found_out(tmp_path: Path) -> None:
-    found = kills(8, 3, "--sabotage", "--folder", str(tmp_path))
+    found = kills(6, 3, tmp_path, "--sabotage")
     faults = [fault for failure in found["failures"] for fault in failure["faults"]]
     assert any("told as durable up to" in fault for fault in faults)
     assert all(Path(failure["store"]).is_dir() for failure in found["failures"])
     assert all(failure["again"].startswith("python -m tests.crash --seed 3") for failure in found["failures"])
+
+
+def test_a_campaign_ends_with_one_line_and_leaves_nothing_where_nothing_was_lost(tmp_path: Path) -> None:
+    ran = harness(2, 5, tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert re.fullmatch(r"2 kills, \d+ facts, 0 lost", ran.stdout.splitlines()[-1])
+    assert list(tmp_path.iterdir()) == []
