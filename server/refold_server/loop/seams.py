@@ -136,7 +136,7 @@ class Seams:
         return await waterfall(self._plugins.at(at.ASSEMBLE), Assembling(place), frozen_assembled, own, self.report)
 
     async def session_prefix(self, place: Place) -> Composition:
-        """agent/session-prefix: the instance's opener, composed once, before its first pre-step."""
+        """agent/session-prefix: the instance's prefix, composed once, before its first pre-step."""
         return await compose(self._plugins.at(at.SESSION_PREFIX), Composing(place), self.report)
 
     async def pre_step(self, place: Place, offered: Assembled, prefix: tuple[Message, ...]) -> tuple[ContextMessage, ...]:

@@ -82,7 +82,7 @@ class Assembled(Struct, frozen=True, gc=False):
 
 
 class Composing(Struct, frozen=True, gc=False):
-    """agent/session-prefix: the instance's opener is composed, once, before its first `agent/pre-step`."""
+    """agent/session-prefix: the instance's prefix is composed, once, before its first `agent/pre-step`."""
 
     place: Place
 

@@ -1,6 +1,6 @@
-"""Owns the tool `read_skill`: the instructions of a skill that the session's opener named, or another file of its folder.
+"""Owns the tool `read_skill`: the instructions of a skill that the session's prefix names, or another file of its folder.
 
-A skill is looked for anew at each call, so its text is that of now; names and descriptions in the opener are those of when
+A skill is looked for anew at each call, so its text is that of now; names and descriptions in the prefix are those of when
 the session was opened. The tool is offered to sessions only in which a skill was found then (`host.py`).
 """
 
