@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from refold_protocol.session.events import Event
+from refold_protocol.session.pending import fold_pending
 from tests.crash.told import Reply
 
 NAMED: Final = {
@@ -33,7 +34,9 @@ def broken_reply(reply: Reply, events: Sequence[Event], lines: Sequence[bytes]) 
     """Give what the log lacks that the reply promised, None where it lacks nothing."""
     result = reply.result
     match reply.method:
-        case "session/open" | "session/flush":
+        case "session/open":
+            return _opened(result, events)
+        case "session/flush":
             return None if result["durable"] < len(lines) else f"the log ends at {len(lines) - 1}"
         case "session/fork":
             return None if result["tail"] < len(lines) else f"the fork ends at {len(lines) - 1}"
@@ -43,6 +46,15 @@ def broken_reply(reply: Reply, events: Sequence[Event], lines: Sequence[bytes]) 
             return _ended(reply.params["turn"], result["reason"], events, lines)
         case _:
             return _named(reply, result, lines)
+
+
+def _opened(result: Any, events: Sequence[Event]) -> str | None:
+    """An open tells where the log ended and which inputs waited there: all of them, in order."""
+    if result["tail"] >= len(events):
+        return f"the log ends at {len(events) - 1}"
+    waited = [one.input for one in fold_pending(events[: result["tail"] + 1])]
+    listed = [one["input"] for one in result["pendingInputs"]]
+    return None if listed == waited else f"{waited} waited"
 
 
 def _named(reply: Reply, result: Any, lines: Sequence[bytes]) -> str | None:
