@@ -146,14 +146,16 @@ class EventMethods:
             if first is subscription:
                 self._writer_left(subscription)
 
+        if not self._sessions.store.is_owned(subscription.session):
+            subscription.left_at = subscription.handle.tail  # that nobody writes it, views say already
         return self._sessions.following.follow(subscription.session, wake, freed)
 
     def _writer_left(self, subscription: Subscription) -> None:
         """Say that nobody writes a followed session any more that has something open: it is idle, whatever its log says."""
         handle = subscription.handle
         try:
-            handle.refresh()
-            if stands_open(handle):
+            if subscription.left_at != handle.refresh() and stands_open(handle):
+                subscription.left_at = handle.tail
                 notice = SessionsChangedNotice(subscription.session, "idle", handle.durable)
                 self._outlet.notify("sessions/changed", notice)
         except RefoldError:  # the subscription itself meets it too, and says so

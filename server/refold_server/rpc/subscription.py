@@ -35,6 +35,8 @@ class Subscription:
         self.tail = Tail(handle, after, chunks)
         self._chunks: Chunks = chunks
         self.task: asyncio.Task[None] | None = None
+        self.left_at: int | None = None
+        """The tail at which it was told, or known before, that nobody writes the session."""
         self._stack = stack
         self._attach = attach
         self._moved = asyncio.Event()

@@ -33,6 +33,7 @@ class _Followed(Struct):
     freed: Callable[[], None]
     stop: Callable[[], None]
     owned: bool
+    free_at: int | None
 
 
 class Following:
@@ -49,15 +50,17 @@ class Following:
 
     def follow(self, session: SessionId, wake: Callable[[], None], freed: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` when the store changed, and `freed` when whoever wrote the session does so no longer, however that
-        came; give the function that ends it (idempotent). Neither may raise. Its writer is told that it is followed."""
+        came, or may have come and gone; give the function that ends it (idempotent). Neither may raise. Its writer is told
+        that it is followed."""
         self._places += 1
         place = self._places
         stop = self._store.follow(session)
-        self._followed[place] = _Followed(session, wake, freed, stop, self._is_owned(session, before=False))
+        self._followed[place] = _Followed(session, wake, freed, stop, self._is_owned(session, before=False), None)
         if self._timer is None:
             now = asyncio.get_running_loop().time()
             self._changed_at = self._leases_at = now
             self._look()
+        self._followed[place].free_at = self._seen
 
         def unfollow() -> None:
             if self._followed.pop(place, None) is None:
@@ -91,7 +94,8 @@ class Following:
     def _look_at_leases(self) -> None:
         for followed in tuple(self._followed.values()):
             before, followed.owned = followed.owned, self._is_owned(followed.session, before=followed.owned)
-            if before and not followed.owned:
+            if not followed.owned and (before or followed.free_at != self._seen):  # else nobody was there in between
+                followed.free_at = self._seen
                 followed.freed()
 
     def _last_transaction(self) -> int | None:

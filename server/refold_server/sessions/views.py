@@ -85,9 +85,8 @@ def header_view(handle: Handle, at: int) -> EpochHeader | None:
 
 
 def status_view(handle: Handle, at: int, *, owned: bool) -> Status:
-    """Give the status; as of the tail it is `broken` while the log cannot be written."""
-    status = status_of(fold_work(balanced(handle, at, owned=owned)))
-    return replace(status, status="broken") if handle.trouble is not None and at == handle.tail else status
+    """Give the status."""
+    return _status(handle, at, fold_work(balanced(handle, at, owned=owned)))
 
 
 def stands_open(handle: Handle) -> bool:
@@ -128,12 +127,18 @@ def outlook_step(state: Outlook, event: Event) -> Outlook:
 
 
 def outlook_view(handle: Handle, at: int, outlook: Outlook, *, owned: bool) -> tuple[Status, Pending]:
-    """Give the status and the inputs that wait, of a log with these folds as of `at`."""
+    """Give the status and the inputs that wait, of a log with these folds as of `at`. As of the tail the status is `broken`
+    while the log cannot be written."""
     closed = not owned and open_at_end(outlook.work)  # the closers leave nothing open
     return (
-        status_of(NO_WORK if closed else outlook.work),
+        _status(handle, at, NO_WORK if closed else outlook.work),
         () if _is_seed(handle, outlook.work, at) else outlook.pending,
     )
+
+
+def _status(handle: Handle, at: int, work: Work) -> Status:
+    status = status_of(work)
+    return replace(status, status="broken") if handle.trouble is not None and at == handle.tail else status
 
 
 def pending_view(handle: Handle, at: int) -> Pending:

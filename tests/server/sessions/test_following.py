@@ -151,6 +151,19 @@ def test_a_session_that_nobody_writes_is_not_left_by_anybody() -> None:
     run_in_virtual_time(main())
 
 
+def test_a_writer_that_came_and_went_between_two_looks_may_have_left_something() -> None:
+    async def main() -> None:
+        far, told = Far(), Told()
+        far.owned.clear()
+        following(far).follow(ONE, told.wake, told.free)
+        await asyncio.sleep(3 * QUIET_S)
+        far.number += 1
+        await asyncio.sleep(3 * QUIET_S)
+        assert told.freed == 1
+
+    run_in_virtual_time(main())
+
+
 def test_a_store_that_is_gone_wakes_everybody_so_that_they_find_out() -> None:
     async def main() -> None:
         far, told = Far(), Told()
