@@ -1,7 +1,8 @@
 """Owns what a loop instance finds around it: call configs, providers and tools, as the configuration says.
 
 Providers are opened once per process and shared by its sessions; a workspace belongs to one session. The tool `read_skill`
-is offered where there is a skill to read when an instance offers tools first, and to no session that would pay for nothing.
+is offered where there is a skill to read when an instance offers tools first, `read_result` where a result was shortened, and
+neither to a session that would pay for nothing.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ from refold_server.providers.registry import close_providers, open_provider
 from refold_server.tools.execute import Proposed, ToolAnswer, execute, propose
 from refold_server.tools.open_buffers import NO_BUFFERS, OpenBuffers
 from refold_server.tools.paths import Workspace
+from refold_server.tools.read_result import READ_RESULT
 from refold_server.tools.read_skill import READ_SKILL
 from refold_server.tools.registry import Registry, offered_tools
 from refold_server.tools.seen_texts import SeenTexts
 from refold_server.tools.skills import SkillShelf, has_skills
-from refold_server.tools.tool import ToolContext
+from refold_server.tools.tool import PastResults, ToolContext
 
 
 class Surroundings:
@@ -105,6 +107,7 @@ class SessionHost:
         self._workspace = workspace
         self._reads_skills: bool | None = None
         self._seen = SeenTexts()
+        self._results: PastResults | None = None
 
     def call_config(self, settings: SessionSettings) -> CallConfig:
         """Resolve the call config. Raises ConfigError and ProviderError `model.unconfigured`."""
@@ -123,7 +126,12 @@ class SessionHost:
         if self._reads_skills is None:
             wanted = self._shared.config.prefix.skills and self._shared.registry.find(READ_SKILL) is not None
             self._reads_skills = wanted and has_skills(self._workspace.root, self._shared.shelf)
-        return tuple(one for one in self._shared.registry.schemas if one.name != READ_SKILL or self._reads_skills)
+        idle = {READ_SKILL: not self._reads_skills, READ_RESULT: self._results is None or not self._results.are_shortened}
+        return tuple(one for one in self._shared.registry.schemas if not idle.get(one.name, False))
+
+    def attach(self, results: PastResults) -> None:
+        """Say where the session's earlier results are read."""
+        self._results = results
 
     def meter(self, model: str) -> ModelTokenMeter:
         """Give the meter of `provider/model`. Raises TokenMeterError."""
@@ -162,4 +170,4 @@ class SessionHost:
 
     def _context(self, call_id: CallId) -> ToolContext:
         buffers, shelf = self._shared.buffers, self._shared.shelf
-        return ToolContext(self._workspace, call_id, buffers=buffers, skills=shelf, seen=self._seen)
+        return ToolContext(self._workspace, call_id, buffers=buffers, skills=shelf, seen=self._seen, results=self._results)

@@ -30,6 +30,7 @@ from refold_server.checks.live import CheckMode
 from refold_server.config_types import CompactionConfig, Mode
 from refold_server.meters import ModelTokenMeter
 from refold_server.tools.execute import Proposed, ToolAnswer
+from refold_server.tools.tool import PastResults
 
 
 def says(*parts: str, finish: str = "stop") -> list[Chunk]:
@@ -123,6 +124,9 @@ class ScriptedHost:
 
     def tools(self) -> tuple[ToolSchema, ...]:
         return tuple(ToolSchema(name, f"does {name}", JsonText('{"type":"object"}')) for name in self.bodies)
+
+    def attach(self, results: PastResults) -> None:
+        self.results = results
 
     def meter(self, model: str) -> ModelTokenMeter:
         """One token a character; no meter while there is no window."""

@@ -15,6 +15,22 @@ from refold_server.tools.registry import Registry, built_in_tools
 from refold_server.tools.tool import ToolContext
 
 
+class PlayedResults:
+    """Earlier results of a session, by seq."""
+
+    def __init__(self, texts: Mapping[int, str]) -> None:
+        self.texts = texts
+
+    @property
+    def are_shortened(self) -> bool:
+        """Whether there are any."""
+        return bool(self.texts)
+
+    def text(self, seq: int) -> str | None:
+        """Give one of them."""
+        return self.texts.get(seq)
+
+
 def fill(root: Path, files: Mapping[str, str | bytes]) -> Path:
     """Write files below `root`, folders included, and give `root`."""
     for name, content in files.items():

@@ -23,11 +23,13 @@ from refold_server.config_types import CompactionConfig, Mode
 from refold_server.loop.approvals import Approvals
 from refold_server.loop.composition import Composition
 from refold_server.loop.ledger import Ledger
+from refold_server.loop.results import LoggedResults
 from refold_server.loop.seams import Seams
 from refold_server.meters import ModelTokenMeter
 from refold_server.plugins.chain import Failure
 from refold_server.providers.provider import Provider
 from refold_server.tools.execute import Proposed, ToolAnswer
+from refold_server.tools.tool import PastResults
 
 
 class Host(Protocol):
@@ -47,6 +49,10 @@ class Host(Protocol):
 
     def tools(self) -> tuple[ToolSchema, ...]:
         """Give the tools that are there now, in their order."""
+        ...
+
+    def attach(self, results: PastResults) -> None:
+        """Say where the session's earlier results are read."""
         ...
 
     def meter(self, model: str) -> ModelTokenMeter:
@@ -105,6 +111,7 @@ class Instance:
         self._settings_used: SessionSettings | None = None
         self._encoder: BodyEncoder | None = None
         self._dialect: str | None = None
+        host.attach(LoggedResults(ledger))
         seams.report = self._record_failure
         if seams.observes:
             ledger.handle.observe(self._observed)

@@ -15,14 +15,15 @@ from refold_protocol.session.header_types import ToolSchema
 from refold_server.tools.edit_file import EditFile
 from refold_server.tools.list_files import ListFiles
 from refold_server.tools.read_file import ReadFile
+from refold_server.tools.read_result import ReadResult
 from refold_server.tools.read_skill import ReadSkill
 from refold_server.tools.search_text import SearchText
 from refold_server.tools.tool import Tool
 from refold_server.tools.write_file import WriteFile
 
-BUILT_IN: Final[tuple[Tool, ...]] = (ListFiles(), ReadFile(), SearchText(), WriteFile(), EditFile(), ReadSkill())
-"""Every tool that comes with refold, in the order in which models are told of them. `read_skill` is last, since not every
-session is offered it: what stands before it is the same bytes for all."""
+BUILT_IN: Final[tuple[Tool, ...]] = (ListFiles(), ReadFile(), SearchText(), WriteFile(), EditFile(), ReadSkill(), ReadResult())
+"""Every tool that comes with refold, in the order in which models are told of them. `read_skill` and `read_result` are last,
+since not every session is offered them: what stands before them is the same bytes for all."""
 
 
 class Registry:

@@ -25,6 +25,7 @@ from refold_server.tools.skills import SkillShelf
 __all__ = [
     "OUTPUT_LIMIT",
     "TIME_LIMIT_S",
+    "PastResults",
     "Proposal",
     "ProposingTool",
     "Tool",
@@ -41,9 +42,23 @@ TIME_LIMIT_S: Final = 120.0
 """Seconds that one call may take."""
 
 
+class PastResults(Protocol):
+    """The tool results that a session's log holds."""
+
+    @property
+    def are_shortened(self) -> bool:
+        """Whether the model sees one of them shortened."""
+        ...
+
+    def text(self, seq: int) -> str | None:
+        """Give the text of the result with that seq, None where there is none."""
+        ...
+
+
 class ToolContext(Struct, frozen=True):
     """What a call may work with. `output_limit` counts characters, `time_limit_s` seconds; `buffers` is what an editor has
-    open; `skills` says where skills lie besides the workspace; `seen` is what the session's model saw of files."""
+    open; `skills` says where skills lie besides the workspace; `seen` is what the session's model saw of files; `results` are
+    the earlier results of the session, None where there is no log."""
 
     workspace: Workspace
     call_id: CallId
@@ -52,6 +67,7 @@ class ToolContext(Struct, frozen=True):
     buffers: OpenBuffers = NO_BUFFERS
     skills: SkillShelf = SkillShelf()
     seen: SeenTexts = field(default_factory=SeenTexts)
+    results: PastResults | None = None
 
 
 class ToolOutput(Struct, frozen=True):

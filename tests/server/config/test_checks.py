@@ -72,7 +72,7 @@ def test_a_fault_that_a_dialect_or_a_table_finds_is_told_once_and_by_the_whole_k
         build_config(
             read_table({"tools": {"enabled": ["x"]}, "plugins": {"entry_points": False}}, HERE), lambda: Path("/store")
         )
-    tools = "list_files, read_file, search_text, write_file, edit_file, read_skill"
+    tools = "list_files, read_file, search_text, write_file, edit_file, read_skill, read_result"
     assert caught.value.message == f"tools.enabled: there is no tool 'x'; the tools are {tools} (here)"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold_protocol.json_text import check_json
 from refold_protocol.session.messages import ImageBlock, TextBlock
@@ -18,7 +19,7 @@ from refold_server.tools.failure import CODES, ToolFailure
 from refold_server.tools.registry import BUILT_IN
 from refold_server.tools.scripted import ScriptedParams, ScriptedTool
 from refold_server.tools.tool import ProposingTool, Tool, ToolContext, ToolOutput, text_output
-from tests.support.tool_calls import context, fill
+from tests.support.tool_calls import PlayedResults, context, fill
 
 
 async def _echo(params: ScriptedParams) -> ToolOutput:
@@ -36,6 +37,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "write_file": {"path": "new/c.txt", "content": "inside\n"},
     "edit_file": {"path": "a.txt", "old": "in", "new": "out"},
     "read_skill": {"name": "good"},
+    "read_result": {"seq": 7},
     "scripted": {"needThis": "x"},
 }
 OUTSIDE: dict[str, dict[str, Any]] = {
@@ -45,6 +47,7 @@ OUTSIDE: dict[str, dict[str, Any]] = {
     "write_file": {"path": "../x", "content": ""},
     "edit_file": {"path": "../x", "old": "a", "new": "b"},
     "read_skill": {"name": "good", "file": "../../../a.txt"},
+    "read_result": {"seq": 8},
     "scripted": {"needThis": ".."},
 }
 every_tool = pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.schema.name)
@@ -55,7 +58,8 @@ changing_tools = pytest.mark.parametrize("tool", [one for one in TOOLS if not on
 @pytest.fixture
 def place(tmp_path: Path) -> ToolContext:
     """A call in a small workspace."""
-    return context(fill(tmp_path, {"a.txt": "inside\n", "sub/b.txt": "inside\n", ".agents/skills/x/SKILL.md": SKILL}))
+    root = fill(tmp_path, {"a.txt": "inside\n", "sub/b.txt": "inside\n", ".agents/skills/x/SKILL.md": SKILL})
+    return replace(context(root), results=PlayedResults({7: "a result"}))
 
 
 def _params(tool: Tool, arguments: dict[str, Any]) -> Struct:

@@ -14,7 +14,8 @@ from tests.support.tool_calls import call, code, text
 
 
 def test_the_tools_are_those_of_this_release_in_their_order_b_06() -> None:
-    assert built_in_tools().names == ("list_files", "read_file", "search_text", "write_file", "edit_file", "read_skill")
+    first = ("list_files", "read_file", "search_text", "write_file", "edit_file")
+    assert built_in_tools().names == (*first, "read_skill", "read_result")
     assert built_in_tools().schemas == tuple(tool.schema for tool in BUILT_IN)
 
 

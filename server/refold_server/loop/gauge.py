@@ -1,0 +1,118 @@
+"""Owns the measuring before a compaction: how full the window of a session's next model is, and what could be summed up.
+
+Changes nothing, and appends nothing. When something is done about it is `room.py`'s matter.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from refold_protocol.session.events import SessionSettings
+from refold_protocol.session.header import canonical_header
+from refold_protocol.session.header_types import CallConfig, EpochHeader
+from refold_protocol.session.messages import Message, text_content
+from refold_protocol.session.meter import Pressure
+from refold_protocol.session.meter_profile import UNCONFIGURED, TokenMeterError
+from refold_server.compaction.plan import Ground, Plan, planned, scale_of
+from refold_server.compaction.policy import Bounds, bounds_of
+from refold_server.compaction.prune import Cut, before_tail, cuts_of, relief
+from refold_server.compaction.words import instructions, replacement
+from refold_server.config_types import CompactionConfig
+from refold_server.loop.instance import Instance
+from refold_server.meters import ModelTokenMeter
+
+
+class Gauge(Struct, frozen=True):
+    """How full the window of a session's next model is, under which settings, and what each node of its surface costs."""
+
+    meter: ModelTokenMeter
+    policy: CompactionConfig
+    bounds: Bounds
+    pressure: Pressure
+    prices: tuple[int, ...]
+
+
+class Aim(Struct, frozen=True, gc=False):
+    """Why and how room is made. `trigger` is `pressure`, `overflow` or `user`; `retain` tokens at the end stay as they are;
+    `wishes` is what a person says about the summary; `refused`: a provider said that the history does not fit."""
+
+    trigger: str
+    retain: int
+    wishes: str | None = None
+    refused: bool = False
+
+
+async def gauge_of(
+    instance: Instance, system: str | None = None, prefix: tuple[Message, ...] | None = None, *, named: bool = False
+) -> Gauge | None:
+    """Measure what the next request would cost; `system` and `prefix` are those that it would have, None: the last ones.
+    None before any request, and, unless `named`, for a model without a meter. Raises TokenMeterError and ConfigError."""
+    ledger = instance.ledger
+    header = ledger.folds.horizon.header
+    if header is None:
+        return None
+    config = instance.next_config()
+    model = f"{config.provider}/{config.model}"
+    try:
+        meter = instance.host.meter(model)
+    except TokenMeterError as error:
+        if named or error.code != UNCONFIGURED:
+            raise
+        return None
+    await meter.catch_up(ledger.handle)
+    wanted = replace(header, config=config)
+    if system is not None:
+        wanted = EpochHeader(config, system, header.tools, prefix)
+    policy = instance.host.compaction(model)
+    bounds = bounds_of(policy, meter.profile.window)
+    pressure, surface = meter.measure(ledger.handle, canonical_header(wanted)), meter.measure_surface(ledger.handle)
+    return Gauge(meter, policy, bounds, pressure, tuple(node.tokens for node in surface.nodes))
+
+
+def plan_of(instance: Instance, gauge: Gauge, aim: Aim, most: int | None = None) -> Plan | None:
+    """Plan a compaction of a region that costs at most `most` by estimate; None where there is nothing to sum up."""
+    asked = gauge.meter.estimate_message(Message("user", text_content(instructions(aim.wishes))))
+    config = summary_config(instance, gauge)
+    bound = gauge.policy.summary_max_tokens
+    ground = Ground(
+        instance.ledger.folds.horizon.surface.nodes,
+        gauge.prices,
+        gauge.pressure.header + asked,
+        gauge.meter.estimate_message(Message("user", text_content(replacement("")))),
+        _window(instance, gauge, config),
+        bound if config.max_tokens is None else min(bound, config.max_tokens),
+        _scale(gauge, aim),
+    )
+    return planned(ground, aim.retain, most)
+
+
+def cuts_in(instance: Instance, gauge: Gauge, aim: Aim, *, everywhere: bool = False) -> tuple[Cut, ...]:
+    """Give the large results that should be shortened: those before the retained tail, if that is enough for a while; else
+    none. `everywhere`: all there are, whether or not that is enough."""
+    scale, nodes = _scale(gauge, aim), instance.ledger.folds.horizon.surface.nodes
+    count = len(nodes) if everywhere else before_tail(gauge.prices, int(aim.retain / scale))
+    cuts = cuts_of(nodes[:count], gauge.prices[:count], gauge.meter)
+    pressure = max(gauge.pressure.tokens, gauge.bounds.window if aim.refused else 0)
+    enough = sum(cut.saved for cut in cuts) * scale >= relief(pressure, gauge.bounds)
+    return cuts if enough or everywhere else ()
+
+
+def _scale(gauge: Gauge, aim: Aim) -> float:
+    return scale_of(gauge.pressure, gauge.bounds, refused=aim.refused)
+
+
+def summary_config(instance: Instance, gauge: Gauge) -> CallConfig:
+    """Give the call config of who sums up: a model that the settings name, else the one that was asked last."""
+    if gauge.policy.summary_model:
+        return instance.host.call_config(SessionSettings(gauge.policy.summary_model))
+    header = instance.ledger.folds.horizon.header
+    return instance.next_config() if header is None else header.config
+
+
+def _window(instance: Instance, gauge: Gauge, config: CallConfig) -> int:
+    """Give the window of who sums up; of a model without a meter it is taken to be the session's."""
+    try:
+        return instance.host.meter(f"{config.provider}/{config.model}").profile.window
+    except TokenMeterError:
+        return gauge.bounds.window
