@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable, iscoroutine
-from math import inf
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 import anyio
@@ -21,6 +20,7 @@ from refold_protocol.errors import PluginError
 from refold_protocol.json_text import repair_surrogates
 from refold_server.plugins.limit import Limit
 from refold_server.plugins.registry import Registered
+from refold_server.tools.execute import is_own_fault
 
 Value = TypeVar("Value")
 
@@ -150,21 +150,14 @@ async def attempt(
     try:
         with limit.running():
             given = accept(_finished(await call()))
-    except KeyboardInterrupt:
-        raise
-    except GeneratorExit as error:
-        if asyncio.current_task() is not task:  # nobody raised it: this coroutine is being put away
+    except BaseException as error:  # a plugin may be anybody's code, and `sys.exit()` in it must end no daemon
+        if not is_own_fault(error, task):
             raise
-        given = failure_of(one, error)
-    except asyncio.CancelledError:
-        if not _is_stray():
-            raise
-        given = _failure(one, "it was cancelled, though nobody cancelled the turn")
-    except BaseException as error:  # noqa: BLE001 - a plugin may be anybody's code, and `sys.exit()` in it must end no daemon
         passed = _passed(error, passing)
         if passed is not None:
             raise passed from None
-        given = failure_of(one, error)
+        stray = isinstance(error, asyncio.CancelledError)
+        given = _failure(one, "it was cancelled, though nobody cancelled the turn") if stray else failure_of(one, error)
     await anyio.lowlevel.checkpoint_if_cancelled()
     return given
 
@@ -225,9 +218,3 @@ def _passed(error: BaseException, passing: Sequence[Exception]) -> Exception | N
         inner = [_passed(one, passing) for one in cast("BaseExceptionGroup[BaseException]", error).exceptions]
         return None if None in inner else inner[0]
     return None
-
-
-def _is_stray() -> bool:
-    """Tell whether a cancellation that arrived was meant for nobody here, as when a handler awaits a cancelled future."""
-    task = asyncio.current_task()
-    return anyio.current_effective_deadline() > -inf and (task is None or task.cancelling() == 0)

@@ -6,7 +6,10 @@ passes through. Must not know the log: the loop records the call before and the 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from math import inf
+from typing import Any
 
 import anyio
 from msgspec import Struct
@@ -100,6 +103,7 @@ async def run(prepared: PreparedCall, context: ToolContext) -> ToolAnswer:
 
 
 async def _guarded(name: str, work: Callable[[], Awaitable[ToolOutput]], context: ToolContext) -> ToolAnswer:
+    task = asyncio.current_task()
     try:
         with anyio.move_on_after(context.time_limit_s) as scope:
             return _answer(await work(), context.output_limit)
@@ -108,8 +112,25 @@ async def _guarded(name: str, work: Callable[[], Awaitable[ToolOutput]], context
         return failed(ToolFailure("TIMED_OUT", "TimedOut", late), context.output_limit)
     except ToolFailure as failure:
         return failed(failure, context.output_limit)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a tool may be anybody's code; its fault is its result
+    except BaseException as error:  # a tool may be anybody's code; its fault is its result
+        if not is_own_fault(error, task):
+            raise
         return failed(ToolFailure("TOOL_FAILED", type(error).__name__, f"{name} failed: {_reason(error)}"))
+
+
+def is_own_fault(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
+    """Tell whether what left somebody's code is that code's own fault, or a sign from outside: a cancellation of the turn, an
+    interrupt of the process, the end of a coroutine that nobody waits for any more. `task` is the one that ran the code.
+    A cancellation was meant for nobody here where somebody awaits a future that was cancelled."""
+    match error:
+        case KeyboardInterrupt():
+            return False
+        case GeneratorExit():
+            return asyncio.current_task() is task
+        case asyncio.CancelledError():
+            return anyio.current_effective_deadline() > -inf and (task is None or task.cancelling() == 0)
+        case _:
+            return True
 
 
 def failed(failure: ToolFailure, limit: int = _MAX_REASON) -> ToolAnswer:
