@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import anyio.lowlevel
 from msgspec import Raw, Struct
 
 from refold_protocol.errors import RefoldError
@@ -99,6 +100,7 @@ class Daemon:
             self._initialized(handover.initialize, handover.raw_params)
         async with asyncio.TaskGroup() as group:
             self._group = group
+            group.create_task(anyio.lowlevel.checkpoint())  # its first use imports a lot: now, not while a session is opened
             handlers = self._trace.traced({**_lazily(self._prepared), **self._language.handlers()})
             handlers["$/setTrace"] = self._trace.set
             return await self._endpoint.run(Service(handlers, self._initialized, METHODS | LANGUAGE_METHODS), self._on_end)
