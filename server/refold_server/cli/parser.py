@@ -122,7 +122,7 @@ def _add_sessions(commands: Commands) -> None:
     which = sessions.add_mutually_exclusive_group()
     which.add_argument("--cwd", metavar="FOLDER", type=unicode_text, help="sessions of this folder (default: the current one)")
     which.add_argument("--all", action="store_true", help="sessions of every folder")
-    sessions.add_argument("--text", metavar="TEXT", type=unicode_text, help="only those with this in title or prompts, in any case")
+    sessions.add_argument("--text", metavar="TEXT", type=unicode_text, help="only those that say this, in title or prompts")
     sessions.add_argument("--archived", action="store_true", help="archived ones too")
     sessions.add_argument("--limit", metavar="NUMBER", type=count, default=20, help="how many at most (default: 20)")
     sessions.add_argument("--json", action="store_true", help="one JSON object a session, one a line")
