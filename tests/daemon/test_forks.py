@@ -114,7 +114,7 @@ async def test_a_fork_in_the_middle_of_a_tool_call_gets_its_error_result(place: 
 
 
 async def test_what_waited_in_the_parent_does_not_wait_in_its_fork_before_and_after_it_is_opened(place: Place) -> None:
-    async with FakeProvider(answer(text("Half"), end="hang")) as provider:
+    async with FakeProvider(answer(text("Half"), end="hang"), answer(reply("Done."))) as provider:
         place.provider(provider.base_url)
         async with place.daemon() as client:
             session = await new_session(client, place)
@@ -130,6 +130,8 @@ async def test_what_waited_in_the_parent_does_not_wait_in_its_fork_before_and_af
             assert len((await client.open_session(session))["pendingInputs"]) == 1
             again = await client.start_turn(made["session"], "something else", key="k")
             assert again["turn"] == 2, "a key of the parent's is no key of the fork's"
+            await client.wait_turn(made["session"], again["turn"])
+            await client.interrupt(session, 1, withdraw_queued=True)
 
 
 async def test_a_fork_of_a_session_that_another_process_writes_takes_what_is_on_disk(place: Place) -> None:
