@@ -161,7 +161,7 @@ async def test_what_a_plugin_prints_reaches_no_client(place: Place) -> None:
         "subprocess.run(['echo', 'a child'])\n"
         "def register(registry):\n"
         "    print('at register')\n"
-        "    registry.on(OBSERVE, lambda event: print('event', event.seq))\n",
+        "    registry.on(OBSERVE, lambda seen: print('event', seen.event.seq))\n",
     )
     place.script(SAY, more=named(path))
     async with place.daemon() as client:
