@@ -60,9 +60,12 @@ def attributed(handlers: Handlers, given: Sequence[tuple[Message, ...]], message
     removed = [0] * len(handlers)
     for place in range(len(handlers) - 1, -1, -1):
         before, now = given[place + 1], given[place]
-        kept = [place] * len(now)
-        for match in SequenceMatcher(None, before, now, autojunk=False).get_matching_blocks():
+        passed = _passed_on(before, now)
+        older, newer = before[: len(before) - passed], now[: len(now) - passed]
+        kept = [place] * len(newer)
+        for match in SequenceMatcher(None, older, newer, autojunk=False).get_matching_blocks():
             kept[match.b : match.b + match.size] = owners[match.a : match.a + match.size]
+        kept += owners[len(older) :]
         removed[place] = len(before) - sum(owner != place for owner in kept)
         owners = kept
     rows = [
@@ -76,3 +79,9 @@ def attributed(handlers: Handlers, given: Sequence[tuple[Message, ...]], message
     ]
     first = [owners.index(place) if place in owners else len(owners) + place for place in range(len(rows))]
     return Composition(messages, tuple(row for _, row in sorted(zip(first, rows, strict=True), key=lambda pair: pair[0])))
+
+
+def _passed_on(before: tuple[Message, ...], now: tuple[Message, ...]) -> int:
+    """Count the messages with which both end: a contributor that keeps to the rule puts its own before them."""
+    pairs = enumerate(zip(reversed(before), reversed(now), strict=False))
+    return next((count for count, (one, other) in pairs if one != other), min(len(before), len(now)))

@@ -113,6 +113,14 @@ async def test_two_that_say_the_same_own_a_message_each() -> None:
     assert told(made) == [("b", (user("b"),), 0), ("b", (user("b"),), 0)]
 
 
+async def test_what_one_passes_on_stays_that_of_who_said_it_also_where_it_says_the_same_first() -> None:
+    async def b_and_more(composing: Composing, rest: NextPrefix) -> Sequence[Message]:
+        return [user("b"), user("more"), *await rest()]
+
+    made = await composition(b_and_more, b)
+    assert told(made) == [("b_and_more", (user("b"), user("more")), 0), ("b", (user("b"),), 0)]
+
+
 @pytest.mark.parametrize("handler", [broken, broken_at_once])
 async def test_one_that_fails_adds_nothing_and_the_others_are_told(handler: object) -> None:
     made = await composition(a, handler, b)
