@@ -6,11 +6,11 @@ need a process. Both live in a `Place`, so that nothing of the machine's own con
 
 from __future__ import annotations
 
-import fcntl
 import json
+import os
+import select
 import subprocess
 import sys
-import termios
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
@@ -18,7 +18,6 @@ import pytest
 from msgspec import Struct
 
 from refold_server.cli.entry import run
-from refold_server.cli.streams import PIECE_BYTES
 from tests.support.daemons import WAIT_S, Json, Place
 
 REFOLD = (sys.executable, "-P", "-m", "refold_server")
@@ -126,6 +125,10 @@ def shell(place: Place, script: str, *arguments: str) -> Done:
 
 
 def is_full(file: IO[Any] | int) -> bool:
-    """Tell whether the pipe that ends here holds as much as its writer dares to put into it."""
-    held = int.from_bytes(fcntl.ioctl(file, termios.FIONREAD, bytes(4)), sys.byteorder)
-    return held > fcntl.fcntl(file, fcntl.F_GETPIPE_SZ) - PIECE_BYTES
+    """Tell whether the pipe that ends here takes nothing more: all its pages are in use, however little each one holds."""
+    number = file if isinstance(file, int) else file.fileno()
+    end = os.open(f"/proc/self/fd/{number}", os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        return not select.select([], [end], [], 0)[1]
+    finally:
+        os.close(end)
