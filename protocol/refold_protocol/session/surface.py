@@ -7,7 +7,9 @@ is replacing. Where the surface may grow is `work.py`'s matter; what a node says
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec import Struct
 
@@ -28,6 +30,9 @@ class Surface(Struct, frozen=True):
 
 
 EMPTY_SURFACE = Surface()
+
+_BEYOND: Final = 1 << 63
+"""Above every seq."""
 
 
 def surface_step(state: Surface, event: Event) -> Surface:
@@ -70,8 +75,11 @@ def positions_of(state: Surface, edges: SeqRange, seq: int) -> tuple[int, int]:
 
 
 def cites(sources: tuple[SeqRange, ...] | None, seq: int) -> bool:
-    """Tell whether `seq` lies in one of the ranges."""
-    return any(first <= seq <= last for first, last in sources or ())
+    """Tell whether `seq` lies in one of the ranges, which ascend. O(log ranges): a compaction has one for each node."""
+    if not sources:
+        return False
+    place = bisect_right(sources, (seq, _BEYOND)) - 1
+    return place >= 0 and seq <= sources[place][1]
 
 
 def calls_of(node: Event) -> list[str]:

@@ -12,7 +12,7 @@ from refold_protocol.session.events import SessionSettings
 from refold_protocol.session.header import canonical_header
 from refold_protocol.session.header_types import CallConfig, EpochHeader
 from refold_protocol.session.messages import Message, text_content
-from refold_protocol.session.meter import Pressure
+from refold_protocol.session.meter import Pressure, SurfacePrices
 from refold_protocol.session.meter_profile import UNCONFIGURED, TokenMeterError
 from refold_server.compaction.plan import Ground, Plan, planned, scale_of
 from refold_server.compaction.policy import Bounds, bounds_of
@@ -30,7 +30,11 @@ class Gauge(Struct, frozen=True):
     policy: CompactionConfig
     bounds: Bounds
     pressure: Pressure
-    prices: tuple[int, ...]
+    surface: SurfacePrices
+
+    def prices(self) -> tuple[int, ...]:
+        """What each node costs, in the surface's order. O(nodes): only where something is to be done."""
+        return tuple(node.tokens for node in self.surface.nodes)
 
 
 class Aim(Struct, frozen=True, gc=False):
@@ -66,8 +70,8 @@ async def gauge_of(
         wanted = EpochHeader(config, system, header.tools, prefix)
     policy = instance.host.compaction(model)
     bounds = bounds_of(policy, meter.profile.window)
-    pressure, surface = meter.measure(ledger.handle, canonical_header(wanted)), meter.measure_surface(ledger.handle)
-    return Gauge(meter, policy, bounds, pressure, tuple(node.tokens for node in surface.nodes))
+    pressure = meter.measure(ledger.handle, canonical_header(wanted))
+    return Gauge(meter, policy, bounds, pressure, meter.measure_surface(ledger.handle))
 
 
 def plan_of(instance: Instance, gauge: Gauge, aim: Aim, most: int | None = None) -> Plan | None:
@@ -77,7 +81,7 @@ def plan_of(instance: Instance, gauge: Gauge, aim: Aim, most: int | None = None)
     bound = gauge.policy.summary_max_tokens
     ground = Ground(
         instance.ledger.folds.horizon.surface.nodes,
-        gauge.prices,
+        gauge.prices(),
         gauge.pressure.header + asked,
         gauge.meter.estimate_message(Message("user", text_content(replacement("")))),
         _window(instance, gauge, config),
@@ -90,9 +94,9 @@ def plan_of(instance: Instance, gauge: Gauge, aim: Aim, most: int | None = None)
 def cuts_in(instance: Instance, gauge: Gauge, aim: Aim, *, everywhere: bool = False) -> tuple[Cut, ...]:
     """Give the large results that should be shortened: those before the retained tail, if that is enough for a while; else
     none. `everywhere`: all there are, whether or not that is enough."""
-    scale, nodes = _scale(gauge, aim), instance.ledger.folds.horizon.surface.nodes
-    count = len(nodes) if everywhere else before_tail(gauge.prices, int(aim.retain / scale))
-    cuts = cuts_of(nodes[:count], gauge.prices[:count], gauge.meter)
+    scale, prices, nodes = _scale(gauge, aim), gauge.prices(), instance.ledger.folds.horizon.surface.nodes
+    count = len(nodes) if everywhere else before_tail(prices, int(aim.retain / scale))
+    cuts = cuts_of(nodes[:count], prices[:count], gauge.meter)
     pressure = max(gauge.pressure.tokens, gauge.bounds.window if aim.refused else 0)
     enough = sum(cut.saved for cut in cuts) * scale >= relief(pressure, gauge.bounds)
     return cuts if enough or everywhere else ()
