@@ -728,7 +728,8 @@ export interface SessionConfigureParams {
 
 /**
  * What to change; an absent member stays as it is. `model` is `provider/model`. Another permission mode is told to the
- * model as context and holds for calls from then on: a question that is open stays open. `tools: now` lets new and changed tools join with the next request, which pays its history anew.
+ * model as context and holds for calls from then on: a question that is open stays open. `tools: now` lets new and changed
+ * tools join with the next request, which pays its history anew.
  */
 export interface ConfigurePatch {
   model?: string;

@@ -66,7 +66,8 @@ async def test_a_prompt_runs_is_told_as_it_goes_and_can_be_read_in_every_view(pl
         assert [entry["kind"] for entry in transcript] == ["user", "assistant", "tool", "assistant"]
         assert transcript[2]["content"][0]["text"].split("\n")[1].endswith("the zebra sleeps")
         header = (await client.read(session, "header"))["header"]
-        assert [tool["name"] for tool in header["tools"]] == ["list_files", "read_file", "search_text", "write_file", "edit_file"]
+        names = [tool["name"] for tool in header["tools"]]
+        assert names == ["list_files", "read_file", "search_text", "write_file", "edit_file"]
         assert (await client.read(session, "status"))["status"] == {"status": "idle"}
         await client.close_session(session)
     assert await place.recorded(session) == told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+
 import pytest
 
 from refold_client import Client

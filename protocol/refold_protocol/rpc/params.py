@@ -176,7 +176,8 @@ class SessionInjectParams(Struct, frozen=True, gc=False, forbid_unknown_fields=T
 
 class ConfigurePatch(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """What to change; an absent member stays as it is. `model` is `provider/model`. Another permission mode is told to the
-    model as context and holds for calls from then on: a question that is open stays open. `tools: now` lets new and changed tools join with the next request, which pays its history anew."""
+    model as context and holds for calls from then on: a question that is open stays open. `tools: now` lets new and changed
+    tools join with the next request, which pays its history anew."""
 
     model: str | None = None
     effort: str | None = None
