@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 from tests.support import (
     transcripts_of_approvals,
     transcripts_of_changes,
+    transcripts_of_compaction,
     transcripts_of_inputs,
     transcripts_of_kills,
     transcripts_of_lives,
@@ -35,6 +36,7 @@ FAMILIES: Final = (
     transcripts_of_changes,
     transcripts_of_plugins,
     transcripts_of_approvals,
+    transcripts_of_compaction,
     transcripts_of_kills,
     transcripts_of_lives,
 )

@@ -69,6 +69,12 @@ class Tale:
         self._further = f"[plugins]\npaths = [{json.dumps(str(path))}]\n"
         self._configure()
 
+    def window(self, tokens: int) -> None:
+        """Say how large the window of the model of `plays` is, at one character a token."""
+        self.say(f"The model's window has {tokens:,} tokens; a token is a character.")
+        self._further = f'[models."fake/small"]\ncontext_window = {tokens}\nchars_per_token = 1\n'
+        self._configure()
+
     def script(self, *replies: Json) -> None:
         """Have the rehearsal provider of daemons that start from now on give these replies, one a request."""
         if replies:
