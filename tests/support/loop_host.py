@@ -105,7 +105,7 @@ class ScriptedHost:
         self.windows: dict[str, int] = {}
         self.policy = CompactionConfig()
         self.policies: dict[str, CompactionConfig] = {}
-        self._meters: dict[str, ModelTokenMeter] = {}
+        self.meters: dict[str, ModelTokenMeter] = {}
         self.ran: list[tuple[str, str]] = []
 
     def call_config(self, settings: SessionSettings) -> CallConfig:
@@ -130,10 +130,10 @@ class ScriptedHost:
 
     def meter(self, model: str) -> ModelTokenMeter:
         """One token a character; no meter while there is no window."""
-        if model not in self._meters:
+        if model not in self.meters:
             profile = profile_for(model, MeterRow(self.windows.get(model, self.window), 1.0))
-            self._meters[model] = ModelTokenMeter(profile)
-        return self._meters[model]
+            self.meters[model] = ModelTokenMeter(profile)
+        return self.meters[model]
 
     def compaction(self, model: str) -> CompactionConfig:
         return self.policies.get(model, self.policy)

@@ -22,6 +22,13 @@ CONTEXT_LINES: Final = 3
 """How many lines around a hit are read."""
 
 
+_SUMMARY: Final = "Answer with the summary alone, as text. Call no tool."
+"""How refold asks for a summary of the history."""
+
+_REMEMBERED: Final = 20
+"""How many questions a summary holds."""
+
+
 class BodyFunction(Struct, frozen=True):
     """A function's name and, in a call, its arguments' text."""
 
@@ -80,6 +87,8 @@ def decide(body: RehearsalBody) -> Said:
     start = _question_at(body.messages)
     question = _unwrapped(_text(body.messages[start])) if start >= 0 else ""
     offered = {tool.function.name for tool in body.tools}
+    if _SUMMARY in question:
+        return _summary(body.messages[:start])
     if not offered:
         return Said(
             f"This is refold's rehearsal, an offline stand-in for a model. It was offered no tools, so it looked nothing "
@@ -134,6 +143,14 @@ def _answer(word: str, paths: list[str], hits: list[Hit], hit: Hit, read: str | 
         f"{text}search_text gave {len(hits)} lines of {files} files for {word!r}, the rarest word of the question. "
         f"{_listed(paths)}"
     )
+
+
+def _summary(messages: Sequence[BodyMessage]) -> Said:
+    """Say what was asked, when the history is to be summed up."""
+    asked = [_unwrapped(_text(message)) for message in messages if message.role == "user"]
+    questions = [f"- {' '.join(text.split())[:100]}" for text in asked if not text.startswith("<context ")]
+    listed = "\n".join(questions[-_REMEMBERED:])
+    return Said(f"This is refold's rehearsal, an offline stand-in for a model. Of {len(messages)} messages it keeps:\n{listed}")
 
 
 def _stopped(tool: str, said: str) -> Said:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from refold_protocol.session.chunks import assemble
 from refold_protocol.session.messages import Message, TextDelta, ToolCallBlock, ToolResultBlock, text_content
+from refold_server.compaction.words import instructions
 from refold_server.providers.rehearsal import RehearsalProvider
 from refold_server.providers.rehearsal_policy import RehearsalBody, decide
 from refold_server.providers.rehearsal_wire import PrefixMemory, Said, SaidCall, spoken
@@ -38,6 +40,17 @@ async def test_it_lists_searches_reads_and_answers_with_what_the_tools_said() ->
     ]
     for part in ("src/zoo.py, line 11, says:", "def feed(turtle):", "3 lines of 2 files", "3 paths", "same line among 7"):
         assert part in answer
+
+
+def test_asked_for_a_summary_it_says_what_was_asked_and_calls_no_tool() -> None:
+    history = [
+        user("Where is\nthe turtle fed?"),
+        Message("assistant", text_content("In the zoo.")),
+        user(instructions("Be kind.")),
+    ]
+    said = decide(msgspec.json.decode(body_of(*history), type=RehearsalBody))
+    assert said.calls == ()
+    assert "\n- Where is the turtle fed?" in said.text
 
 
 @pytest.mark.parametrize(
