@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from refold_protocol.ids import SessionId
 from refold_protocol.session.events import CompactEnd, CompactStart, CompactSummary, RequestSent, UserMessage
 from refold_protocol.session.messages import Usage, text_of
 from refold_protocol.session.rebuild import rebuild_summary
 from refold_protocol.session.region import COMPACTION
+from refold_protocol.session.surface import fold_surface
+from refold_server.config_types import CompactionConfig
 from refold_server.sessions.compacting import compact_session
+from refold_storage.interface import NewSession
+from refold_storage.memory import MemoryStore
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
-from tests.support.loops import assert_proven, last, scripted_session, turn, types
+from tests.support.loops import NAME, assert_proven, last, scripted_session, turn, types
 
 pytestmark = pytest.mark.anyio
 
@@ -79,3 +84,63 @@ async def test_a_compaction_records_what_it_shadowed_by_the_session_models_meter
         assert isinstance(sent, RequestSent)
         assert (sent.purpose, sent.attempt, sent.turn, sent.step) == ("summary", 1, None, None)
         assert last(session, CompactEnd) == CompactEnd()
+
+
+async def test_a_model_that_the_settings_name_sums_up_within_its_own_window() -> None:
+    """Figures are the session model's all the same."""
+    around = host(says(LONG), says("A story."), says("fine"))
+    around.policy = CompactionConfig(summary_model="tall", summary_max_tokens=6_000)
+    around.windows["scripted/tall"] = 5_000
+    async with scripted_session(around) as session:
+        await turn(session, "one")
+        price = around.meter("scripted/small").measure_surface(session.ledger.handle).tokens
+        landed = await compact_session(session)
+        assert landed.shadowed == price
+        asked = around.scripted.requests[-1]
+        assert asked.header.config.model == "tall"
+        left = 5_000 - price - around.meter("scripted/small").measure(session.ledger.handle).header
+        instructions = len(text_of(asked.history[-1].content)) + 8
+        assert asked.header.config.max_tokens == left - instructions
+        summary = last(session, CompactSummary)
+        assert isinstance(summary, CompactSummary)
+        assert (summary.model, summary.max_tokens) == ("scripted/tall", left - instructions)
+        await turn(session, "two")
+        assert around.scripted.requests[-1].header.config.model == "small"
+        assert around.scripted.requests[-1].header.config.max_tokens is None
+        assert_proven(session)
+
+
+async def test_a_second_compaction_sums_up_the_first_one_with_what_came_since() -> None:
+    around = host(says(LONG), says("One story."), says(LONG), says("Two stories."), says("fine"))
+    async with scripted_session(around) as session:
+        await turn(session, "one")
+        first = await compact_session(session)
+        await turn(session, "two")
+        second = await compact_session(session)
+        start = last(session, CompactStart)
+        assert isinstance(start, CompactStart)
+        assert start.range[0] == first.seq
+        assert "One story." in text_of(around.scripted.requests[-1].history[0].content)
+        await turn(session, "three")
+        assert session.ledger.folds.horizon.surface.nodes[0].seq == second.seq
+        assert_proven(session)
+
+
+async def test_a_fork_of_a_compacted_session_begins_with_the_summary() -> None:
+    """The region stays where it was for whoever forks before it."""
+    store = MemoryStore(clock=lambda: 1_000)
+    around = host(says(LONG), says("A story."))
+    async with scripted_session(around, store=store) as session:
+        await turn(session, "one")
+        before = session.ledger.handle.tail
+        await compact_session(session)
+        tail = session.ledger.handle.tail
+    for at, first in ((before, "one"), (tail, "The earlier part")):
+        name = SessionId(f"fork{at}")
+        await store.fork(NAME, at, NewSession(name, "/work", 1_000))
+        handle = await store.open(name, "read")
+        surface = fold_surface(handle.read())
+        data = surface.nodes[0].data
+        assert isinstance(data, UserMessage)
+        assert text_of(data.content).startswith(first)
+        await handle.close()
