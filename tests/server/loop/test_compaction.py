@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from refold_protocol.errors import ProviderError
 from refold_protocol.ids import SessionId
 from refold_protocol.session.events import CompactEnd, CompactStart, CompactSummary, RequestSent, UserMessage
 from refold_protocol.session.messages import Usage, text_of
 from refold_protocol.session.rebuild import rebuild_summary
 from refold_protocol.session.region import COMPACTION
+from refold_protocol.session.request import Request
 from refold_protocol.session.surface import fold_surface
 from refold_server.config_types import CompactionConfig
 from refold_server.sessions.compacting import compact_session
+from refold_server.sessions.settings import SettingsPatch
 from refold_storage.interface import NewSession
 from refold_storage.memory import MemoryStore
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
-from tests.support.loops import NAME, assert_proven, last, scripted_session, turn, types
+from tests.support.loops import NAME, assert_proven, end_of, last, scripted_session, turn, types
 
 pytestmark = pytest.mark.anyio
 
@@ -144,3 +147,33 @@ async def test_a_fork_of_a_compacted_session_begins_with_the_summary() -> None:
         assert isinstance(data, UserMessage)
         assert text_of(data.content).startswith(first)
         await handle.close()
+
+
+async def test_a_request_for_a_summary_is_compared_with_the_log_also_where_only_samples_are() -> None:
+    around = host(says(LONG), says("fine"), says("A story."))
+    around.checks = "sampled"
+    async with scripted_session(around) as session:
+        await turn(session, "one")
+        await turn(session, "two")
+        checked: list[bytes] = []
+        check = session.instance.live_check.check
+
+        async def counting(request: Request, body: bytes) -> None:
+            checked.append(body)
+            await check(request, body)
+
+        session.instance.live_check.check = counting  # type: ignore[method-assign]
+        await compact_session(session)
+        assert checked == [around.scripted.bodies[-1]]
+        assert not around.results.are_shortened, "a summary is no shortened result"
+
+
+async def test_settings_are_resolved_once_for_the_requests_that_follow_them() -> None:
+    """Measuring before a step looks at the next config and must not count as its use, nor make it be resolved again."""
+    around = host(says("a"), says("b"), says("c"))
+    async with scripted_session(around) as session:
+        await turn(session, "one")
+        await session.configure(SettingsPatch(effort="low"))
+        await turn(session, "two")
+        around.trouble = ProviderError("model.unconfigured", "no provider of that name is configured any more")
+        assert end_of(await turn(session, "three")) == "completed"
