@@ -338,7 +338,7 @@ export interface SessionInfo {
   archived?: boolean;
 }
 
-/** Tokens of all replies of a log, in the disjoint buckets of Usage. Unknown buckets count as nothing here. */
+/** Tokens of all replies and summaries of a log, in the disjoint buckets of Usage. Unknown buckets count as nothing here. */
 export interface UsageTotals {
   inputTokens?: number;
   outputTokens?: number;

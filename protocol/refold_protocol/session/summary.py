@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from refold_protocol.session.events import (
     AssistantMessage,
+    CompactSummary,
     Event,
     InputAccepted,
     RequestHeader,
@@ -26,7 +27,7 @@ TITLE_CHARACTERS = 80
 
 
 class UsageTotals(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
-    """Tokens of all replies of a log, in the disjoint buckets of Usage. Unknown buckets count as nothing here."""
+    """Tokens of all replies and summaries of a log, in the disjoint buckets of Usage. Unknown buckets count as nothing here."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -76,5 +77,7 @@ def summary_step(state: Summary, event: Event) -> Summary:
         case AssistantMessage() as reply:
             usage = state.usage if reply.usage is None else state.usage.plus(reply.usage)
             return replace(state, model=f"{reply.provider}/{reply.model}", usage=usage, last_activity=event.time)
+        case CompactSummary(usage=Usage() as usage):  # it was paid for like any reply
+            return replace(state, usage=state.usage.plus(usage))
         case _:
             return state

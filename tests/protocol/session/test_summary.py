@@ -12,6 +12,7 @@ from refold_protocol.ids import InputId
 from refold_protocol.session.codec import seal
 from refold_protocol.session.events import (
     AssistantMessage,
+    CompactSummary,
     Draft,
     Event,
     InputAccepted,
@@ -101,6 +102,11 @@ def test_inputs_turns_and_replies_are_activity() -> None:
 def test_tokens_add_up_over_the_replies_and_an_unknown_bucket_adds_nothing() -> None:
     total = _summary(_reply(Usage(10, 2, 5, 1, 1)), _reply(None), _reply(Usage(7, 3))).usage
     assert total == UsageTotals(17, 5, 5, 1)
+
+
+def test_a_summary_of_the_history_was_paid_for_too() -> None:
+    paid = Draft(CompactSummary("They asked.", ((0, 0),), 10, "engine/chain", 512, Usage(10, 2, 5)))
+    assert _summary(_reply(Usage(7, 3)), paid).usage == UsageTotals(17, 5, 5, 0)
 
 
 @settings(max_examples=50)
