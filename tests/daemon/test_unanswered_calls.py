@@ -73,7 +73,9 @@ async def test_b01_the_next_request_answers_every_call_and_stays_so_after_a_rest
     assert [made["id"] for made in reply_["tool_calls"]] == ["c1", "c2"]
     assert [(result["role"], result["tool_call_id"]) for result in (one, two)] == [("tool", "c1"), ("tool", "c2")]
     assert ("the zebra sleeps" in one["content"]) == after_first
-    for stand_in in (two,) if after_first else (one, two):
-        assert STOPPED[how] in stand_in["content"].lower()
+    assert STOPPED[how] in (two if after_first else one)["content"].lower()
+    if not after_first:  # the quick call behind the stuck one may have its answer by the time of an interrupt
+        known = how == "cancelled" and "the zebra sleeps" in two["content"]
+        assert known or STOPPED[how] in two["content"].lower()
     assert second.startswith(first.removesuffix(b"]}"))
     assert (await place.verify(session))["equal"] == 3
