@@ -37,7 +37,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("event/subscribe", {"after": -1, "chunks": "some"}, "chunks"),
     ("event/subscribe", {"after": "head"}, "$.after"),
     ("event/unsubscribe", {"subscription": 1}, "$.session"),
-    ("request/rebuild", {"turn": 1, "step": 1, "compact": 3}, "$.compact"),
+    ("request/rebuild", {"turn": 1, "step": 1, "compact": 3}, "or `compact`"),
     ("log/verify", {"range": [0, 1]}, "$.range"),
 ]
 """Method, params beside the session, and what the refusal names."""
