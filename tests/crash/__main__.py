@@ -46,6 +46,7 @@ def report(outcome: Outcome) -> None:
     say(f"  {outcome.missed:4}  (did not get there)")
     say(f"kills with a neighbour that went on: {outcome.beside}")
     say(f"requests that continue the bytes of the one before: {outcome.continued}")
+    say(f"regions that became a summary: {outcome.compacted}, results that were cut: {outcome.cut}")
     lost = sum(len(failure.faults) for failure in outcome.failures)
     say(f"{outcome.kills} kills, {outcome.facts} facts, {lost} lost")
 

@@ -54,12 +54,14 @@ class Outcome(Struct):
     """What a campaign came to. `events` and `ms` have a number for each kill of a process that was alone, which all but
     `beside` were: what was accepted and not on disk; `hits` says
     how often a life ended at each fail point, `missed` how many lives ended before they got to theirs, `continued` how many
-    requests continued the bytes of the one before, `slowest` is the largest of `ms` and the life in which it was: seed, store,
-    place."""
+    requests continued the bytes of the one before, `compacted` how many regions became a summary, `cut` how many results were
+    shortened, `slowest` is the largest of `ms` and the life in which it was: seed, store, place."""
 
     kills: int = 0
     facts: int = 0
     continued: int = 0
+    compacted: int = 0
+    cut: int = 0
     beside: int = 0
     events: list[int] = field(default_factory=list[int])
     ms: list[int] = field(default_factory=list[int])
@@ -126,6 +128,8 @@ def _store(wanted: Wanted, store: int, outcome: Outcome) -> bool:
 def _count(outcome: Outcome, plan: Plan, found: Examined, told: Told) -> None:
     outcome.kills += 1
     outcome.continued += found.continued
+    outcome.compacted += found.compacted
+    outcome.cut += found.cut
     if plan.beside:  # its neighbour may have gone on with its sessions
         outcome.beside += 1
     else:

@@ -18,7 +18,7 @@ from refold_protocol.errors import RefoldError
 from refold_protocol.ids import SessionId
 from refold_protocol.session.chain import CHAIN_START, chain_step
 from refold_protocol.session.codec import decode_event
-from refold_protocol.session.events import Event, InstanceStart
+from refold_protocol.session.events import Event, InstanceStart, Replace, ToolResult, UserMessage
 from refold_protocol.session.pending import fold_pending
 from refold_protocol.session.rebuild import sent_requests
 from refold_protocol.session.request import Request
@@ -29,6 +29,7 @@ from refold_storage.interface import Store
 from refold_storage.lmdb_store import open_store
 from tests.crash.child import Ground
 from tests.crash.effects import unrecorded
+from tests.crash.replaces import torn_compactions
 from tests.crash.replies import broken_reply
 from tests.crash.resume import prompted, reopened
 from tests.crash.told import Told
@@ -44,11 +45,14 @@ class Lost(Struct, frozen=True):
 
 class Examined(Struct):
     """What was found: faults in words; what was lost that nobody was told; how many requests of the last life continued the
-    bytes of the one before; where each log ends now (seq and chain digest)."""
+    bytes of the one before; how many regions became a summary in it, and how many results were cut; where each log ends now
+    (seq and chain digest)."""
 
     faults: list[str] = field(default_factory=list[str])
     lost: Lost = Lost()
     continued: int = 0
+    compacted: int = 0
+    cut: int = 0
     heads: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
 
 
@@ -87,6 +91,7 @@ async def _examine(ground: Ground, told: Told, killed_ms: int, found: Examined, 
             _facts(store, stand, told, found)
             handle = await store.open(SessionId(stand.session), "read")
             found.faults += [f"session {stand.session}: {fault}" for fault in _views(handle, stand)]
+            found.faults += [f"session {stand.session}: {fault}" for fault in torn_compactions(stand.events)]
             await handle.close()
         found.lost = _lost(stands, told, killed_ms)
         found.faults += unrecorded(ground, [stand.events for stand in stands], told)
@@ -100,6 +105,7 @@ async def _examine(ground: Ground, told: Told, killed_ms: int, found: Examined, 
                 found.faults += [f"session {chosen}: {fault}" for fault in await prompted(ground, store, chosen)]
         for stand in touched if look.cold else [await _stand(store, stand.session, found) for stand in touched]:
             _prefixes(stand, told, found)
+            _replaces(stand, told, found)
             stands = [stand if one.session == stand.session else one for one in stands]
         found.heads = {stand.session: (len(stand.lines) - 1, _digest(stand.lines)) for stand in stands}
         if look.last:
@@ -211,14 +217,24 @@ def _lost(stands: Sequence[Stand], told: Told, killed_ms: int) -> Lost:
 
 
 def _prefixes(stand: Stand, told: Told, found: Examined) -> None:
-    """Each new request whose header is that of the one before continues its bytes."""
+    """Each new request whose header is that of the one before continues its bytes, unless something was replaced meanwhile."""
+    replaces = [event.seq for event in stand.events if isinstance(event.surface_op, Replace)]
     known = told.heads.get(stand.session, (-1, ""))[0]
-    before: tuple[Request, bytes] | None = None
+    before: tuple[int, Request, bytes] | None = None
     for event, sent, request in sent_requests(stand.events):
         dialect = dialect_named(sent.encoder.name)
         body = dialect.encode(request, {})
-        if event.seq > known and before is not None and before[0].header == request.header:
+        same = before is not None and before[1].header == request.header
+        if event.seq > known and before is not None and same and not any(before[0] < seq < event.seq for seq in replaces):
             found.continued += 1
-            if not body.startswith(before[1].removesuffix(dialect.tail)):
+            if not body.startswith(before[2].removesuffix(dialect.tail)):
                 found.faults.append(f"session {stand.session}: the request at {event.seq} does not continue the one before")
-        before = request, body
+        before = event.seq, request, body
+
+
+def _replaces(stand: Stand, told: Told, found: Examined) -> None:
+    """Count what was replaced in the last life."""
+    known = told.heads.get(stand.session, (-1, ""))[0]
+    new = [event for event in stand.events if event.seq > known and isinstance(event.surface_op, Replace)]
+    found.compacted += sum(isinstance(event.data, UserMessage) for event in new)
+    found.cut += sum(isinstance(event.data, ToolResult) for event in new)

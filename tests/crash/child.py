@@ -41,6 +41,12 @@ skills = false
 [providers.seeded]
 dialect = "chat-completions"
 base_url = "http://127.0.0.1:9/v1"
+[models."seeded/one"]
+context_window = 100000000
+chars_per_token = 1
+[models."seeded/small"]
+context_window = 30000
+chars_per_token = 1
 """
 
 
@@ -68,6 +74,7 @@ class Ground(Struct, frozen=True):
         """Make it."""
         (self.workspace / "out").mkdir(parents=True)
         (self.workspace / "animals.txt").write_text("a horse\nthe zebra sleeps\n")
+        (self.workspace / "horses.txt").write_text("a horse that is not a zebra\n" * 150)
         (self.workspace / "AGENTS.md").write_text("Be kind to zebras.\n")
         self.config.write_text(CONFIG)
 

@@ -1,8 +1,8 @@
 """Owns the model of the crash harness: it draws its replies from a seed, and says which body it was sent before the first
 chunk of its reply.
 
-Replies are text in pieces, calls that read, calls that write, cut streams and refusals. Every file that it asks for has a
-name of its own, so that what a call did can be laid at the door of one `tool/call`.
+Replies are text in pieces, calls that read, calls that write, cut streams and refusals; who asks for a summary mostly gets
+one. Every file that it asks for has a name of its own, so that what a call did can be laid at the door of one `tool/call`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import random
 from collections.abc import AsyncGenerator, Iterator
 from hashlib import sha256
+from typing import Final
 
 from refold_protocol.errors import ProviderError
 from refold_protocol.session.messages import (
@@ -26,7 +27,11 @@ from refold_protocol.session.messages import (
     UsageChunk,
 )
 from refold_protocol.session.request import Request
+from refold_server.compaction.words import instructions
 from tests.crash.pipe import Pipe
+
+ASKED: Final = instructions()[:60].encode()
+"""What stands in the body of a request for a summary."""
 
 WORDS = ("the", "zebra", "sleeps", "under", "a", "tree", "and", "nobody", "knows", "why")
 
@@ -45,7 +50,7 @@ class SeededModel:
         """Give a reply. Raises ProviderError now and then."""
         del request
         self._pipe.say("b", sha256(body).hexdigest().encode())
-        for chunk in self._reply():
+        for chunk in self._summary() if ASKED in body and self._rng.random() < 0.85 else self._reply(len(body)):
             pause = self._rng.random()
             if pause < 0.3:
                 await asyncio.sleep(0 if pause < 0.2 else self._rng.random() * 0.01)
@@ -53,7 +58,11 @@ class SeededModel:
                 raise ProviderError("provider.unavailable", "the model went away")
             yield chunk
 
-    def _reply(self) -> Iterator[Chunk]:
+    def _summary(self) -> Iterator[Chunk]:
+        yield from self._spoken(0, "text", self._rng.randrange(1, 12))
+        yield FinishChunk("stop")
+
+    def _reply(self, prompt: int) -> Iterator[Chunk]:
         draw, index, calls = self._rng.random(), 0, 0
         if draw < 0.3:
             yield from self._spoken(index, "reasoning", self._rng.randrange(1, 20))
@@ -68,7 +77,7 @@ class SeededModel:
             for _ in range(calls):
                 yield from self._call(index)
                 index += 1
-        yield UsageChunk(Usage(7, 3))
+        yield UsageChunk(Usage(prompt, 3))
         yield FinishChunk("length" if draw < 0.06 else "tool-calls" if calls else "stop")
 
     def _spoken(self, index: int, kind: str, words: int) -> Iterator[Chunk]:
@@ -84,7 +93,7 @@ class SeededModel:
         if draw < self._busy:
             name, arguments = "write_file", {"path": f"out/{self._life}-{self._calls}.txt", "content": "written\n"}
         elif draw < self._busy + 0.3:
-            name, arguments = "read_file", {"path": "animals.txt"}
+            name, arguments = "read_file", {"path": self._rng.choice(("animals.txt", "horses.txt"))}
         elif draw < self._busy + 0.6:
             name, arguments = "list_files", {}
         else:

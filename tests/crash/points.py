@@ -15,9 +15,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from refold_server.loop import step, toolcalls, turn
+from refold_server.loop import compacting, step, toolcalls, turn
 from refold_server.loop.approvals import Approvals
 from refold_server.loop.ledger import Ledger
+from refold_server.loop.room import Room
+from refold_server.rpc import compact_methods
 from refold_server.sessions.session import Session
 from refold_server.tools import text_change
 from refold_storage import session_changes
@@ -187,6 +189,11 @@ POINTS: Final = (
     Point("delete: done, not committed", 1, behind(session_changes, "delete")),
     Point("delete: durable, not answered", 1, awaited(LmdbStore, "delete")),
     Point("archive: durable, not answered", 1, awaited(LmdbStore, "set_archived")),
+    Point("compact: the call for a summary durable, not sent", 2, before(compacting, "replying")),
+    Point("compact: summed up, not landed", 2, before(compacting, "_land")),
+    Point("compact: landed, not durable", 2, behind(compacting, "_land")),
+    Point("compact: durable, not answered", 2, awaited(compact_methods, "compact_session")),
+    Point("room: made by a step, not durable", 2, awaited(Room, "_relieved", bool)),
     Point("map: full, not grown", 1, before(Environment, "grow")),
     Point("map: grown, the commit not repeated", 1, behind(Environment, "grow", bool)),
 )

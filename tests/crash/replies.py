@@ -17,6 +17,7 @@ NAMED: Final = {
     "session/configure": "session/settings",
     "input/withdraw": "input/settled",
     "approval/answer": "approval/decided",
+    "session/compact": "user/message",
 }
 """Methods whose reply names the seq of an event, and that event's type."""
 

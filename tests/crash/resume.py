@@ -21,6 +21,7 @@ from refold_server.loop.ledger import is_seed
 from refold_server.sessions.registry import Sessions
 from refold_storage.interface import Store
 from tests.crash.child import Ground, place_model
+from tests.crash.replaces import torn_compactions
 
 
 class ShortModel:
@@ -77,6 +78,7 @@ def _faults(
         yield f"opening it for writing appended {first[len(before) :]}"
     if any(not isinstance(data, InstanceStart) for data in behind) or len(behind) > seed:
         yield f"opening it for writing appended {behind} behind the closers"
+    yield from torn_compactions([decode_event(line) for line in first], closed=True)
     if second != first:
         yield f"opening it again appended {second[len(first) :]}"
 

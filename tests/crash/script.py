@@ -14,6 +14,9 @@ from typing import Any, Final
 from tests.crash.pipe import Pipe
 from tests.crash.wire import Client
 
+SMALL: Final = "seeded/small"
+"""The model whose window is soon full."""
+
 LARGE: Final = 40_000
 """Characters of a large injection; some of them make a map of 1 MiB grow."""
 
@@ -84,6 +87,7 @@ class Person:
             (1, self._close),
             (3, self._reopen),
             (20 if self.aim == "map" else 0, self._fill),
+            (20 if self.aim == "compact" else 1, self._compact),
         ]
         if not self.open:
             return self._reopen
@@ -96,6 +100,8 @@ class Person:
             settings["permissions"] = {"mode": self._rng.choice(("ask", "allow"))}
         elif self._rng.random() < 0.5:
             settings["permissions"] = {"mode": self._rng.choice(("ask", "ask", "allow", "deny"))}
+        if self._rng.random() < (1.0 if self.aim == "room" else 0.25):
+            settings["model"] = SMALL
         begun = await self.client.ask("session/open", cwd=self._folder, **settings)
         if begun is not None:
             await self._follow(begun["session"])
@@ -165,6 +171,11 @@ class Person:
             )
         )
         await self.client.ask("session/configure", session=session, patch=patch)
+
+    async def _compact(self, session: str) -> None:
+        if self._rng.random() < 0.8:  # it is refused while a turn runs
+            await self._wait(session)
+        await self.client.ask("session/compact", session=session)
 
     async def _rename(self, session: str) -> None:
         await self.client.ask("session/rename", session=session, title=f"Title {self._next()}")

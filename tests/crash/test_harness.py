@@ -17,7 +17,7 @@ import pytest
 
 from tests.crash.points import POINTS
 
-KILLS = 60
+KILLS = 72
 WAIT_S = 110
 
 

@@ -190,6 +190,9 @@ class Told:
             ):
                 self._rise(session, result["seq"])
                 self._add(session, reply)
+            case "session/compact":
+                self._rise(session, result["seq"] + 1)  # the end of the compaction follows its message
+                self._add(session, reply)
             case "turn/wait" | "turn/interrupt":
                 self._add(session, reply)
             case _:
