@@ -407,6 +407,7 @@ export interface SessionOpenParams {
   model?: string;
   permissions?: PermissionParams;
   limits?: LimitParams;
+  compaction?: CompactionParams;
 }
 
 /** What becomes of tools that change something: a person is asked, they run, they do not run. */
@@ -417,6 +418,16 @@ export interface PermissionParams {
 /** Bounds of one turn; `steps` is the largest number of model calls. */
 export interface LimitParams {
   steps: number;
+}
+
+/**
+ * When the history is summed up; an absent member stays as it is. `auto`: without being asked to. `thresholdRatio` is the
+ * share of the window at which that begins, above 0 and below 1; `retainTokens` at the end stay as they are.
+ */
+export interface CompactionParams {
+  auto?: boolean;
+  thresholdRatio?: number;
+  retainTokens?: number;
 }
 
 /** `session/read`: the member that belongs to the view, in order; `next` is the `page.after` of the next page. */
@@ -708,6 +719,7 @@ export interface SessionSettings {
   effort?: string;
   permissions?: PermissionSettings;
   limits?: LimitSettings;
+  compaction?: CompactionSettings;
 }
 
 /** What may run without asking; `mode` is a word of the configuration. */
@@ -718,6 +730,16 @@ export interface PermissionSettings {
 /** Bounds of one turn; `steps` is the largest number of model calls. */
 export interface LimitSettings {
   steps?: number;
+}
+
+/**
+ * When a session's history is summed up; an absent member is the configuration's. `auto`: without being asked to.
+ * `thresholdRatio` is the share of the window at which that begins; `retainTokens` at the end stay as they are.
+ */
+export interface CompactionSettings {
+  auto?: boolean;
+  thresholdRatio?: number;
+  retainTokens?: number;
 }
 
 /** `session/configure`. */
@@ -737,6 +759,7 @@ export interface ConfigurePatch {
   permissions?: PermissionParams;
   limits?: LimitParams;
   tools?: "now";
+  compaction?: CompactionParams;
 }
 
 /** A change that is recorded, durably, at `seq`. */

@@ -17,6 +17,7 @@ from refold_protocol.session.events import SessionSettings
 from refold_protocol.session.foreign import readable
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_server.checks.live import CheckMode
+from refold_server.compaction.policy import policy_of
 from refold_server.config_call import call_config, permission_mode, step_limit
 from refold_server.config_types import CompactionConfig, Config, Mode
 from refold_server.meters import Meters, ModelTokenMeter
@@ -137,9 +138,9 @@ class SessionHost:
         """Give the meter of `provider/model`. Raises TokenMeterError."""
         return self._shared.meters.meter_for(model)
 
-    def compaction(self, model: str) -> CompactionConfig:
-        """Tell how the histories of sessions with the model `provider/model` are compacted."""
-        return self._shared.config.compaction_of(model)
+    def compaction(self, model: str, settings: SessionSettings) -> CompactionConfig:
+        """Tell how the history of a session with the model `provider/model` and these settings is compacted."""
+        return policy_of(self._shared.config.compaction_of(model), settings)
 
     def live_checks(self) -> CheckMode:
         """Tell which requests are compared with the log before they leave."""

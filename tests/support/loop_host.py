@@ -27,6 +27,7 @@ from refold_protocol.session.messages import (
 from refold_protocol.session.meter_profile import MeterRow, profile_for
 from refold_protocol.session.request import Request
 from refold_server.checks.live import CheckMode
+from refold_server.compaction.policy import policy_of
 from refold_server.config_types import CompactionConfig, Mode
 from refold_server.meters import ModelTokenMeter
 from refold_server.tools.execute import Proposed, ToolAnswer
@@ -135,8 +136,8 @@ class ScriptedHost:
             self.meters[model] = ModelTokenMeter(profile)
         return self.meters[model]
 
-    def compaction(self, model: str) -> CompactionConfig:
-        return self.policies.get(model, self.policy)
+    def compaction(self, model: str, settings: SessionSettings) -> CompactionConfig:
+        return policy_of(self.policies.get(model, self.policy), settings)
 
     def live_checks(self) -> CheckMode:
         return self.checks

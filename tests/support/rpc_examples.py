@@ -18,7 +18,18 @@ from msgspec import Raw
 from refold_protocol.errors import SessionBusyError
 from refold_protocol.ids import ApprovalId, CallId, InputId, SessionId, WriterId
 from refold_protocol.json_text import JsonText
-from refold_protocol.rpc import approving, compacting, composing, explaining, lineage, listing, metering, params, results
+from refold_protocol.rpc import (
+    approving,
+    compacting,
+    composing,
+    explaining,
+    lineage,
+    listing,
+    metering,
+    params,
+    results,
+    settings_params,
+)
 from refold_protocol.rpc import initialize as init
 from refold_protocol.rpc.envelope import encode_error, encode_notification, encode_request, encode_result
 from refold_protocol.rpc.errors import application_error
@@ -32,7 +43,7 @@ from refold_protocol.rpc.notices import (
     WorkDone,
 )
 from refold_protocol.rpc.schema import schema_digest, schema_of
-from refold_protocol.session.events import ApprovalSubject, LimitSettings, SessionSettings
+from refold_protocol.session.events import ApprovalSubject, CompactionSettings, LimitSettings, SessionSettings
 from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
 from refold_protocol.session.messages import Message, Source, TextBlock, text_content
 from refold_protocol.session.pending import PendingInput
@@ -110,6 +121,7 @@ EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
             model="local/small",
             permissions=params.PermissionParams("ask"),
             limits=params.LimitParams(12),
+            compaction=settings_params.CompactionParams(False),
         ),
         results.SessionOpenResult(
             SESSION,
@@ -212,9 +224,19 @@ EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
     ),
     "session/configure": (
         params.SessionConfigureParams(
-            SESSION, params.ConfigurePatch("local/large", "high", params.PermissionParams("deny"), params.LimitParams(9), "now")
+            SESSION,
+            params.ConfigurePatch(
+                "local/large",
+                "high",
+                params.PermissionParams("deny"),
+                params.LimitParams(9),
+                "now",
+                settings_params.CompactionParams(True, 0.7, 4096),
+            ),
         ),
-        listing.SessionConfigureResult(SessionSettings("local/large", "high", None, LimitSettings(9)), 58),
+        listing.SessionConfigureResult(
+            SessionSettings("local/large", "high", None, LimitSettings(9), CompactionSettings(True, 0.7, 4096)), 58
+        ),
     ),
     "session/rename": (params.SessionRenameParams(SESSION, "Spring cleaning"), listing.SeqResult(58)),
     "session/inject": (

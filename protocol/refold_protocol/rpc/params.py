@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 from refold_protocol.ids import InputId, SessionId, WriterId
 from refold_protocol.rpc.errors import RpcId
+from refold_protocol.rpc.settings_params import CompactionParams, compaction_settings
 from refold_protocol.session.events import LimitSettings, PermissionSettings, SessionSettings
 from refold_protocol.session.messages import InputBlock, TextBlock
 
@@ -61,13 +62,14 @@ class SessionOpenParams(Struct, frozen=True, gc=False, omit_defaults=True, renam
     model: str | None = None
     permissions: PermissionParams | None = None
     limits: LimitParams | None = None
+    compaction: CompactionParams | None = None
 
     def __post_init__(self) -> None:
-        fresh = (self.title, self.model, self.permissions, self.limits)
+        fresh = (self.title, self.model, self.permissions, self.limits, self.compaction)
         if (self.session is None) == (self.cwd is None):
             raise ValueError("give either `session`, to open one, or `cwd`, to begin one")
         if self.session is not None and any(value is not None for value in fresh):
-            raise ValueError("title, model, permissions and limits are for a new session only")
+            raise ValueError("title, model, permissions, limits and compaction are for a new session only")
         if self.cwd is not None and self.mode == "read":
             raise ValueError("a new session cannot be opened for reading")
 
@@ -184,10 +186,11 @@ class ConfigurePatch(Struct, frozen=True, gc=False, omit_defaults=True, forbid_u
     permissions: PermissionParams | None = None
     limits: LimitParams | None = None
     tools: Literal["now"] | None = None
+    compaction: CompactionParams | None = None
 
     def __post_init__(self) -> None:
-        if (self.model, self.effort, self.permissions, self.limits, self.tools) == (None,) * 5:
-            raise ValueError("a patch changes something: model, effort, permissions, limits or tools")
+        if (self.model, self.effort, self.permissions, self.limits, self.tools, self.compaction) == (None,) * 6:
+            raise ValueError("a patch changes something: model, effort, permissions, limits, tools or compaction")
 
 
 class SessionConfigureParams(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -273,4 +276,4 @@ def first_settings(params: SessionOpenParams) -> SessionSettings:
     """Give the settings that a new session begins with."""
     permissions = None if params.permissions is None else PermissionSettings(params.permissions.mode)
     limits = None if params.limits is None else LimitSettings(params.limits.steps)
-    return SessionSettings(params.model, None, permissions, limits)
+    return SessionSettings(params.model, None, permissions, limits, compaction_settings(params.compaction))

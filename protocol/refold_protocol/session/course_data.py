@@ -39,6 +39,15 @@ class LimitSettings(Struct, frozen=True, gc=False, omit_defaults=True):
     steps: int | None = None
 
 
+class CompactionSettings(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """When a session's history is summed up; an absent member is the configuration's. `auto`: without being asked to.
+    `threshold_ratio` is the share of the window at which that begins; `retain_tokens` at the end stay as they are."""
+
+    auto: bool | None = None
+    threshold_ratio: float | None = None
+    retain_tokens: int | None = None
+
+
 class SessionSettings(Struct, frozen=True, gc=False, omit_defaults=True):
     """The settings in force from here on; an absent one is the configuration's. `model` is `provider/model`."""
 
@@ -46,6 +55,7 @@ class SessionSettings(Struct, frozen=True, gc=False, omit_defaults=True):
     effort: str | None = None
     permissions: PermissionSettings | None = None
     limits: LimitSettings | None = None
+    compaction: CompactionSettings | None = None
 
 
 class InputAccepted(Struct, frozen=True, gc=False, omit_defaults=True):

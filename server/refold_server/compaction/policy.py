@@ -1,4 +1,4 @@
-"""Owns what a compaction's settings come to for one window: from how many tokens on, and how many stay as they are.
+"""Owns what the settings of compaction come to for a session and a window: from how many tokens on, and how many stay.
 
 Pure. Figures are tokens as the session model's meter counts them, whichever model sums up.
 """
@@ -8,12 +8,22 @@ from __future__ import annotations
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from refold_protocol.errors import ConfigError
+from refold_protocol.session.events import SessionSettings
 from refold_server.config_types import CompactionConfig
 
 RETAINED_SHARE: Final = 0.16
 """The share of the window that stays as it is at the end of the history, where nothing else is set."""
+
+
+def policy_of(configured: CompactionConfig, settings: SessionSettings) -> CompactionConfig:
+    """Give what holds for a session: field by field, what it says itself goes before the configuration."""
+    given = settings.compaction
+    if given is None:
+        return configured
+    return replace(configured, **{name: value for name, value in asdict(given).items() if value is not None})
 
 
 class Bounds(Struct, frozen=True, gc=False):

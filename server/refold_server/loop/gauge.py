@@ -68,7 +68,7 @@ async def gauge_of(
     wanted = replace(header, config=config)
     if system is not None:
         wanted = EpochHeader(config, system, header.tools, prefix)
-    policy = instance.host.compaction(model)
+    policy = instance.host.compaction(model, ledger.folds.settings)
     bounds = bounds_of(policy, meter.profile.window)
     pressure = meter.measure(ledger.handle, canonical_header(wanted))
     return Gauge(meter, policy, bounds, pressure, meter.measure_surface(ledger.handle))

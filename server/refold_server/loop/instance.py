@@ -59,8 +59,8 @@ class Host(Protocol):
         """Give the meter of `provider/model`. Raises TokenMeterError for a model whose window nobody stated."""
         ...
 
-    def compaction(self, model: str) -> CompactionConfig:
-        """Tell how the histories of sessions with the model `provider/model` are compacted."""
+    def compaction(self, model: str, settings: SessionSettings) -> CompactionConfig:
+        """Tell how the history of a session with the model `provider/model` and these settings is compacted."""
         ...
 
     def live_checks(self) -> CheckMode:

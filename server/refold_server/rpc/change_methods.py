@@ -13,6 +13,7 @@ from refold_protocol.rpc.params import (
     SessionRenameParams,
     input_content,
 )
+from refold_protocol.rpc.settings_params import compaction_settings
 from refold_protocol.session.events import LimitSettings, PermissionSettings
 from refold_protocol.session.messages import Source
 from refold_server.rpc.content import refuse_blank
@@ -32,7 +33,8 @@ class ChangeMethods:
         patch = params.patch
         limits = None if patch.limits is None else LimitSettings(patch.limits.steps)
         permissions = None if patch.permissions is None else PermissionSettings(patch.permissions.mode)
-        wanted = SettingsPatch(patch.model, patch.effort, permissions, limits, tools_now=patch.tools == "now")
+        compaction = compaction_settings(patch.compaction)
+        wanted = SettingsPatch(patch.model, patch.effort, permissions, limits, compaction, tools_now=patch.tools == "now")
         settings, seq = await self._sessions.writable(params.session).configure(wanted)
         return SessionConfigureResult(settings, seq)
 

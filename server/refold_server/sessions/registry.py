@@ -21,6 +21,7 @@ from refold_server.loop.ledger import Ledger
 from refold_server.loop.seams import Seams
 from refold_server.plugins.registry import NO_PLUGINS, Plugins
 from refold_server.prefix.system import SYSTEM_TEXT
+from refold_server.sessions.checking import check_settings
 from refold_server.sessions.following import Following
 from refold_server.sessions.prompts import Prompts
 from refold_server.sessions.session import Session
@@ -78,7 +79,8 @@ class Sessions:
         """Create a session in the folder `cwd` (an absolute path or a file: URI). Nothing is stored until it gets work.
         `by` is who gives it its title.
 
-        A wrong model in `settings` raises ProviderError `model.unconfigured` here, not in the first turn.
+        A wrong model in `settings` raises ProviderError `model.unconfigured` here, not in the first turn; so does ConfigError
+        what does not go with its window.
         """
         path = folder_path(cwd)
         handle = await self.store.create(NewSession(new_session_id(), str(path), epoch_ms()))
@@ -156,8 +158,8 @@ class Sessions:
             ledger = await Ledger.opened(handle)
             await ledger.repair()
             host = self._host_for(handle.record.cwd)
-            if settings.model is not None:
-                host.call_config(settings)
+            if settings.model is not None or settings.compaction is not None:
+                check_settings(host, settings)
             instance = Instance(ledger, host, self.seams(handle.id, handle.record.cwd), SYSTEM_TEXT, self._client)
             if ledger.inherited:  # from here on nothing that its parent left undone is waited for or counts
                 ledger.append(*instance.opening())

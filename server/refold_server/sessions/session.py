@@ -35,6 +35,7 @@ from refold_server.clock import new_input_id
 from refold_server.loop.inbox import as_context, waiting
 from refold_server.loop.instance import Instance
 from refold_server.loop.ledger import UNDURABLE, Ledger
+from refold_server.sessions.checking import check_settings
 from refold_server.sessions.settings import PERMISSIONS, PERMISSIONS_NOW, SettingsPatch, patched
 from refold_server.sessions.turns import Spawn, Turns
 
@@ -174,11 +175,11 @@ class Session:
     async def configure(self, patch: SettingsPatch) -> tuple[SessionSettings, int]:
         """Change settings from the next request on; give those in force and the seq of their record.
 
-        Raises ConfigError and ProviderError for a model that cannot be used, LogError.
+        Raises what `check_settings` raises, LogError.
         """
         before = self.ledger.folds.settings
         settings = patched(before, patch)
-        self.instance.host.call_config(settings)
+        check_settings(self.instance.host, settings, before)
         told = self._told_of(before, settings)
         event, *_ = self.append(Draft(settings), *told)[-1 - len(told) :]
         if patch.tools_now:

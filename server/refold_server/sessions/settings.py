@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from refold_protocol.session.events import LimitSettings, PermissionSettings, SessionSettings
+from refold_protocol.session.events import CompactionSettings, LimitSettings, PermissionSettings, SessionSettings
 from refold_protocol.session.messages import Source
 
 PERMISSIONS: Final = Source("loop", "permissions")
@@ -25,16 +25,22 @@ PERMISSIONS_NOW: Final = {
 
 
 class SettingsPatch(Struct, frozen=True, gc=False):
-    """What to change in a session's settings; None leaves a setting as it is. `tools_now` lets new tools join at once."""
+    """What to change in a session's settings; None leaves a setting as it is, also one within `compaction`. `tools_now`
+    lets new tools join at once."""
 
     model: str | None = None
     effort: str | None = None
     permissions: PermissionSettings | None = None
     limits: LimitSettings | None = None
+    compaction: CompactionSettings | None = None
     tools_now: bool = False
 
 
 def patched(before: SessionSettings, patch: SettingsPatch) -> SessionSettings:
     """Give the settings that a patch makes of those before."""
     given = ((name, getattr(patch, name)) for name in ("model", "effort", "permissions", "limits"))
-    return replace(before, **{name: value for name, value in given if value is not None})
+    changed = replace(before, **{name: value for name, value in given if value is not None})
+    if patch.compaction is None:
+        return changed
+    fields = {name: value for name, value in asdict(patch.compaction).items() if value is not None}
+    return replace(changed, compaction=replace(before.compaction or CompactionSettings(), **fields))

@@ -11,7 +11,7 @@ from msgspec import Raw
 from refold_protocol.rpc.errors import WireError
 from refold_protocol.rpc.methods import METHODS, decode_params
 from refold_protocol.rpc.params import SessionOpenParams, TextInput, first_settings, input_content
-from refold_protocol.session.events import LimitSettings, PermissionSettings, SessionSettings
+from refold_protocol.session.events import CompactionSettings, LimitSettings, PermissionSettings, SessionSettings
 from refold_protocol.session.messages import TextBlock
 
 TEXT = [{"type": "text", "text": "hello"}]
@@ -35,6 +35,8 @@ def decode(method: str, **given: Any) -> Any:
         ("event/subscribe", {"session": "s", "after": -1, "chunks": "all"}),
         ("event/subscribe", {"session": "s", "after": "tail"}),
         ("log/verify", {"session": "s"}),
+        ("session/open", {"cwd": "/w", "compaction": {"auto": False}}),
+        ("session/configure", {"session": "s", "patch": {"compaction": {"thresholdRatio": 0.5, "retainTokens": 1}}}),
     ],
 )
 def test_params_that_belong_together_pass(method: str, given: dict[str, Any]) -> None:
@@ -63,6 +65,13 @@ def test_params_that_belong_together_pass(method: str, given: dict[str, Any]) ->
         ("request/rebuild", {"session": "s", "turn": 1, "step": 1, "compact": 3}, "or `compact`"),
         ("request/rebuild", {"session": "s", "compact": -1}, r"\$\.compact"),
         ("session/open", {"cwd": "/w", "permissions": {"mode": "all"}}, r"\$.permissions.mode"),
+        ("session/open", {"session": "s", "compaction": {"auto": False}}, "for a new session only"),
+        ("session/open", {"cwd": "/w", "compaction": {}}, "say what of compaction is set"),
+        ("session/open", {"cwd": "/w", "compaction": {"attempts": 1}}, "attempts"),
+        ("session/open", {"cwd": "/w", "compaction": {"thresholdRatio": 1}}, r"\$\.compaction\.thresholdRatio"),
+        ("session/configure", {"session": "s", "patch": {"compaction": {"thresholdRatio": 0}}}, r"thresholdRatio"),
+        ("session/configure", {"session": "s", "patch": {"compaction": {"retainTokens": 0}}}, r"compaction\.retainTokens"),
+        ("session/configure", {"session": "s", "patch": {}}, "limits, tools or compaction"),
     ],
 )
 def test_params_that_cannot_be_honoured_are_refused(method: str, given: dict[str, Any], message: str) -> None:
@@ -73,6 +82,8 @@ def test_params_that_cannot_be_honoured_are_refused(method: str, given: dict[str
 def test_the_settings_of_a_new_session_become_those_of_the_log() -> None:
     full = decode("session/open", cwd="/w", model="a/b", permissions={"mode": "ask"}, limits={"steps": 3})
     assert first_settings(full) == SessionSettings("a/b", None, PermissionSettings("ask"), LimitSettings(3))
+    spare = decode("session/open", cwd="/w", compaction={"auto": False, "thresholdRatio": 0.5, "retainTokens": 9})
+    assert first_settings(spare) == SessionSettings(compaction=CompactionSettings(False, 0.5, 9))
     assert first_settings(SessionOpenParams(cwd="/w")) == SessionSettings()
 
 
