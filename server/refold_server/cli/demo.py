@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from functools import partial
+from pathlib import Path
 
 import anyio
 
@@ -48,8 +49,15 @@ async def _command(options: argparse.Namespace, prompt: str, interrupts: Interru
         name = session.id
     proof = await _verified(name, options)
     screen.line(f"the log is session {name} in {config.store.path}")
-    screen.line(screen.look.dim(f"read it: refold log {name}   rebuild a request: refold rebuild {name} 1.1"))
+    refold = _as_called(sys.argv[0])
+    screen.line(screen.look.dim(f"read it: {refold} log {name}   rebuild a request: {refold} rebuild {name} 1.1"))
     return code or proof
+
+
+def _as_called(program: str) -> str:
+    """Give the command as it was called, where it was named by a path: `make demo` calls one that no PATH has."""
+    called = Path(program)
+    return program if called.name == "refold" and len(called.parts) > 1 and called.exists() else "refold"
 
 
 def _counted(session: Session) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.commands import Here, there
 from tests.support.daemons import Place
 
@@ -19,6 +21,14 @@ def test_the_demo_shows_a_turn_its_proof_and_where_the_log_is(refold: Here) -> N
     assert lines[-2] == f"the log is session {session} in {refold.place.store}"
     assert lines[-1] == f"read it: refold log {session}   rebuild a request: refold rebuild {session} 1.1"
     assert refold("verify", session).code == 0
+
+
+def test_what_to_run_next_is_named_as_the_demo_was_called(refold: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = refold.place.root / "bin" / "refold"
+    program.parent.mkdir()
+    program.touch()
+    monkeypatch.setattr("sys.argv", [str(program), "demo"])
+    assert refold("demo").lines[-1].startswith(f"read it: {program} log ")
 
 
 def test_the_demo_has_a_question_of_its_own(refold: Here) -> None:
