@@ -225,3 +225,30 @@ async def test_a_summary_call_gets_the_tools_and_a_call_of_one_is_no_summary(pla
                 "compact/end",
             ]
             await place.verify(session)
+
+
+async def test_a_session_has_its_own_settings_of_compaction_and_a_wrong_one_is_told_with_its_reason(place: Place) -> None:
+    """`auto` is false by `session/open`, then true by `session/configure`: the first prompt after that makes room."""
+    stories = [answer(reply(STORY))] * 3
+    window = '[models."fake/small"]\ncontext_window = 20000\nchars_per_token = 1\n[compaction]\nthreshold_ratio = 0.17\n'
+    async with FakeProvider(*stories, answer(reply("Stories.")), answer(reply("fine"))) as provider:
+        place.provider(provider.base_url, window + "retain_tokens = 500")
+        async with place.daemon() as client:
+            with pytest.raises(RpcError, match=r"retainTokens expects less than 3400, .* it is 4000") as caught:
+                await new_session(client, place, compaction={"retainTokens": 4000})
+            assert caught.value.kind == "config.invalid"
+            session = await new_session(client, place, compaction={"auto": False})
+            for prompt in ("one", "two", "three"):
+                await client.prompt(session, prompt)
+            recorded = await place.recorded(session)
+            assert "compact/start" not in types(recorded)
+            with pytest.raises(RpcError, match="retainTokens expects less than"):
+                await client.configure(session, compaction={"retainTokens": 19_999})
+            assert await place.recorded(session) == recorded
+            changed = await client.configure(session, compaction={"auto": True})
+            assert changed["settings"] == {"compaction": {"auto": True}}
+            await client.prompt(session, "four")
+            starts = [event["data"] for event in await place.recorded(session) if event["type"] == "compact/start"]
+            assert [start["trigger"] for start in starts] == ["pressure"]
+            report = await place.verify(session)
+            assert report["requests"] == report["equal"] == 5

@@ -55,7 +55,8 @@ class Client:
         mode: Literal["write", "read"] = "write",
         **settings: Any,
     ) -> Json:
-        """session/open: one that exists, or with `cwd` a new one, with `title`, `model`, `permissions`, `limits`."""
+        """session/open: one that exists, or with `cwd` a new one, with `title`, `model`, `permissions`, `limits`,
+        `compaction`."""
         given = _present(session=session, cwd=None if cwd is None else str(cwd), **settings)
         return await self.request("session/open", given | {"mode": mode})
 
