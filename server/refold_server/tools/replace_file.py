@@ -19,6 +19,7 @@ from typing import Final
 from refold_server.tools.failure import ToolFailure
 from refold_server.tools.paths import ROOT, Place, Workspace
 from refold_server.tools.text_file import read_up_to
+from refold_server.tools.unfinished import remove_stale, unfinished_name
 
 _NEW_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -95,8 +96,9 @@ def _said(place: Place) -> Generator[None]:
 
 @contextmanager
 def _beside(folder: int, data: bytes, mode: int) -> Generator[tuple[str, int]]:
-    """Write a file of a name that nobody has; it is gone afterwards, unless it was renamed."""
-    name = f".refold-{os.urandom(8).hex()}.tmp"
+    """Write a file of a name that nobody has; it is gone afterwards, unless it was renamed. So are old ones that kills left."""
+    remove_stale(folder)
+    name = unfinished_name()
     descriptor = os.open(name, _NEW_FLAGS, mode, dir_fd=folder)
     try:
         _write(descriptor, data)

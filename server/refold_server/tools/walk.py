@@ -1,7 +1,8 @@
 """Owns going through a workspace's tree: in a fixed order, without what git ignores, never out of the tree.
 
 Order: by names' code points, a folder's entries in the place of the folder; it never depends on the file system. Symbolic
-links are told but not followed, so there are no loops and no way out. `.git` is never looked into. Bounded in entries and
+links are told but not followed, so there are no loops and no way out. `.git` is never looked into, and
+what a killed write left is not seen. Bounded in entries and
 in depth; what the bound left out is said, not hidden. Opens no file but the rules of `ignore.py`.
 """
 
@@ -19,6 +20,7 @@ from refold_server.tools.failure import ToolFailure
 from refold_server.tools.ignore import MAX_RULES_BYTES, Rules, is_ignored, parse_rules
 from refold_server.tools.paths import Place, Workspace
 from refold_server.tools.text_file import read_up_to
+from refold_server.tools.unfinished import is_unfinished
 
 MAX_ENTRIES: Final = 100_000
 """Entries that one walk looks at, ignored ones included."""
@@ -135,6 +137,8 @@ class Walk:
         folder = entry.is_dir(follow_symlinks=False)
         link = entry.is_symlink()
         if not (folder or link or entry.is_file(follow_symlinks=False)):
+            return None
+        if not (folder or link) and is_unfinished(entry.name):
             return None
         place = above.child(entry.name)
         if is_ignored(rules, place, folder=folder):
