@@ -10,9 +10,10 @@ import pytest
 
 from refold_server.tools.paths import Place, Workspace
 from refold_server.tools.replace_file import make_file, replace_file
-from refold_server.tools.unfinished import STALE_S, is_unfinished, unfinished_name
+from refold_server.tools.unfinished import is_unfinished, unfinished_name
 from tests.support.tool_calls import call, fill, text
 
+HOUR_S = 3600
 LEFT = ".refold-0123456789abcdef.tmp"
 OTHERS = (
     ".refold-notes.tmp",
@@ -44,7 +45,7 @@ async def test_what_a_killed_write_left_is_not_listed_and_not_searched(tmp_path:
 def test_the_next_write_in_a_folder_takes_away_what_is_old_there(tmp_path: Path, way: str) -> None:
     fill(tmp_path, {"a.txt": "old", LEFT: "", f"sub/{LEFT}": "", **dict.fromkeys(OTHERS, "")})
     for file in (LEFT, f"sub/{LEFT}", *OTHERS):
-        age(tmp_path / file, STALE_S + 60)
+        age(tmp_path / file, HOUR_S + 60)
     if way == "replace":
         replace_file(Workspace(tmp_path), Place(("a.txt",)), b"old", b"new")
     else:
@@ -56,10 +57,10 @@ def test_the_next_write_in_a_folder_takes_away_what_is_old_there(tmp_path: Path,
 def test_what_may_still_be_written_and_what_is_no_file_stays(tmp_path: Path) -> None:
     link, folder = tmp_path / ".refold-1111111111111111.tmp", tmp_path / ".refold-2222222222222222.tmp"
     fill(tmp_path, {LEFT: ""})
-    age(tmp_path / LEFT, STALE_S - 60)
+    age(tmp_path / LEFT, HOUR_S - 60)
     link.symlink_to("nowhere")
     folder.mkdir()
     for each in (link, folder):
-        age(each, STALE_S + 60)
+        age(each, HOUR_S + 60)
     make_file(Workspace(tmp_path), Place(("n.txt",)), b"new")
     assert sorted(os.listdir(tmp_path)) == sorted([LEFT, link.name, folder.name, "n.txt"])
