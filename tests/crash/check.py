@@ -91,7 +91,9 @@ async def _examine(ground: Ground, told: Told, killed_ms: int, found: Examined, 
             _facts(store, stand, told, found)
             handle = await store.open(SessionId(stand.session), "read")
             found.faults += [f"session {stand.session}: {fault}" for fault in _views(handle, stand)]
-            found.faults += [f"session {stand.session}: {fault}" for fault in torn_compactions(stand.events)]
+            found.faults += [
+                f"session {stand.session}: {fault}" for fault in torn_compactions(stand.events, _inherited(handle))
+            ]
             await handle.close()
         found.lost = _lost(stands, told, killed_ms)
         found.faults += unrecorded(ground, [stand.events for stand in stands], told)

@@ -20,8 +20,9 @@ class _Begun(Struct, frozen=True):
     nodes: list[int]
 
 
-def torn_compactions(events: Sequence[Event], *, closed: bool = False) -> Iterator[str]:
-    """Say of each compaction of a whole log what is half done; `closed`: of one without an end as well."""
+def torn_compactions(events: Sequence[Event], inherited: int = -1, *, closed: bool = False) -> Iterator[str]:
+    """Say of each compaction of a whole log what is half done; `closed`: of one without an end as well. A fork may be cut
+    inside a landing: of what it inherited, up to the seq `inherited`, only the end is judged."""
     surface = EMPTY_SURFACE
     begun: _Begun | None = None
     for event in events:
@@ -39,11 +40,11 @@ def torn_compactions(events: Sequence[Event], *, closed: bool = False) -> Iterat
                     yield from _ended(begun, event, events, _seqs(surface))
                 begun = None
             case CompactSummary():
-                if begun is None or not _landed(events[event.seq : event.seq + 3]):
+                if event.seq > inherited and (begun is None or not _landed(events[event.seq : event.seq + 3])):
                     yield f"the summary at {event.seq} stands without its message and its end"
             case _:
                 pass
-    if begun is not None and _seqs(surface)[: len(begun.nodes)] != begun.nodes:
+    if begun is not None and begun.start.seq > inherited and _seqs(surface)[: len(begun.nodes)] != begun.nodes:
         yield f"the compaction of {begun.start.seq} is open, and what it is about has changed"
     if begun is not None and closed:
         yield f"the compaction of {begun.start.seq} has no end"

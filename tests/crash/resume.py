@@ -70,7 +70,8 @@ def _faults(
 ) -> Iterator[str]:
     events = [decode_event(line) for line in before]
     work = fold_work(events)
-    seed = is_seed(store.get(SessionId(session)).parent, work)
+    parent = store.get(SessionId(session)).parent
+    seed = is_seed(parent, work)
     due = closers_of(work, events[-1].time, FORKED if seed else INTERRUPTED) if open_at_end(work) else ()
     expected = [*before, *(event.line for event in drafts_as_events(due, len(before) - 1))]
     behind = [decode_event(line).data for line in first[len(expected) :]]
@@ -78,7 +79,8 @@ def _faults(
         yield f"opening it for writing appended {first[len(before) :]}"
     if any(not isinstance(data, InstanceStart) for data in behind) or len(behind) > seed:
         yield f"opening it for writing appended {behind} behind the closers"
-    yield from torn_compactions([decode_event(line) for line in first], closed=True)
+    inherited = -1 if parent is None else parent.at
+    yield from torn_compactions([decode_event(line) for line in first], inherited, closed=True)
     if second != first:
         yield f"opening it again appended {second[len(first) :]}"
 

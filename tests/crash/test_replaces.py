@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from refold_protocol.session.events import AssistantMessage, Event, StepEnd
 from refold_protocol.session.messages import TextBlock
@@ -53,3 +54,13 @@ def test_a_success_without_a_summary_is_wrong() -> None:
     kept, _ = compacted(None)
     faults = list(torn_compactions([*kept[:-1], events[-1]]))
     assert f"the compaction of {start} took place, and has no summary" in faults
+
+
+def test_a_fork_may_be_cut_inside_a_landing_if_its_end_is_true() -> None:
+    events, start = compacted("They asked.")
+    kept, _ = compacted(None)
+    for cut in (start + 2, start + 3):
+        assert list(torn_compactions(events[: cut + 1], cut)) == []
+    assert list(torn_compactions(events, start + 3, closed=True)) == []
+    said_failed = [*events[:-1], replace(kept[-1], seq=start + 4)]
+    assert [fault for fault in torn_compactions(said_failed, start + 3) if "and the surface is" in fault]

@@ -35,6 +35,7 @@ _NOT_STARTED_TEXT = "This call did not run: the session was interrupted before t
 _UNKNOWN_TEXT = (
     "The session was interrupted while this tool ran, so its outcome is unknown. Check what it did before you try again."
 )
+_NOTHING_CHANGED = TurnError("invariant", "The compaction was interrupted; nothing was changed.")
 _CLOSER = Source("closer")
 
 
@@ -60,7 +61,7 @@ def closers_of(work: Work, time: int, reason: TurnEndReason = INTERRUPTED) -> tu
     if work.turn is not None and work.step is not None:
         drafts.extend(_unanswered(work.turn, work.step, call) for call in work.calls)
     if work.compaction is not None:
-        drafts.append(Draft(CompactEnd(TurnError("invariant", "The compaction was interrupted; nothing was changed."))))
+        drafts.append(Draft(CompactEnd(None if work.landed else _NOTHING_CHANGED)))  # a fork may be cut between landing and end
     if work.turn is not None:
         if work.step is not None:
             drafts.append(Draft(StepEnd(work.turn, work.step, "aborted")))

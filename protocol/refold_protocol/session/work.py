@@ -51,7 +51,7 @@ def work_step(state: Work, event: Event) -> Work:
         return replace(state, stream=_streamed(state.stream, data, event.seq))
     if event.surface_op is not None and event.surface_op != "append":
         _require(state.step is None, event, "a replace stands between steps")
-        return state
+        return replace(state, landed=True) if state.compaction is not None and type(data) is UserMessage else state
     step = _STEPS.get(type(data))
     return state if step is None else step(state, event, data)
 
@@ -101,12 +101,12 @@ def _instance_start(state: Work, event: Event, data: InstanceStart) -> Work:
 
 def _compact_start(state: Work, event: Event, data: CompactStart) -> Work:  # noqa: ARG001
     _require(state.step is None, event, "a compaction stands between steps")
-    return replace(state, compaction=event.seq)
+    return replace(state, compaction=event.seq, landed=False)
 
 
 def _compact_end(state: Work, event: Event, data: CompactEnd) -> Work:  # noqa: ARG001
     _require(state.compaction is not None, event, "no compaction is open")
-    return replace(state, compaction=None)
+    return replace(state, compaction=None, landed=False)
 
 
 def _user_message(state: Work, event: Event, data: UserMessage) -> Work:  # noqa: ARG001

@@ -38,8 +38,9 @@ class Route(Struct, frozen=True, gc=False):
 class Work(Struct, frozen=True, gc=False):
     """State of the fold. `turn` and `step` are the open ones; `last_turn` counts the session's turns, `last_step` the
     steps of the last turn; `prompted`, `sent` and `replied` tell whether the last turn has its prompt, whether the open
-    step's request left, whether it has its reply; `compaction` is the seq of an open `compact/start`; `instance` counts
-    loop instances, `began` is the seq of the last one's start (−1 for none)."""
+    step's request left, whether it has its reply; `compaction` is the seq of an open `compact/start`, `landed` whether
+    its summary stands for the region already; `instance` counts loop instances, `began` is the seq of the last one's start
+    (−1 for none)."""
 
     instance: int = 0
     began: int = -1
@@ -55,6 +56,7 @@ class Work(Struct, frozen=True, gc=False):
     calls: tuple[OpenCall, ...] = ()
     approvals: tuple[tuple[ApprovalId, CallId], ...] = ()
     compaction: int | None = None
+    landed: bool = False
 
 
 NO_WORK = Work()

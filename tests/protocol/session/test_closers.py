@@ -25,6 +25,7 @@ from refold_protocol.session.messages import Message, Source, ToolResultBlock, t
 from refold_protocol.session.pairing import pairing_faults
 from refold_protocol.session.rebuild import rebuild, request_of
 from refold_protocol.session.status import status_of
+from refold_protocol.session.surface import fold_surface
 from refold_protocol.session.work import fold_work
 from tests.support.log_strategies import logs
 from tests.support.logs import CLIENT, HEADER, Log, call, log_of, spoken
@@ -127,6 +128,26 @@ def test_a_compaction_that_was_open_between_turns_is_all_that_is_closed() -> Non
     assert isinstance(end.data, CompactEnd)
     assert end.data.error is not None
     assert not open_at_end(log.work)
+
+
+@pytest.mark.parametrize(("behind", "landed"), [(0, False), (1, False), (2, False), (3, True)])
+def test_a_fork_cut_inside_a_landing_says_what_became_of_the_history(behind: int, landed: bool) -> None:
+    log = Log()
+    log.whole_turn()
+    nodes = [node.seq for node in log.surface.nodes]
+    start = log.compaction(nodes[0], nodes[-1]).seq
+    cut = log.events[: start + behind + 1]
+    (draft,) = interrupted_turn_closers(cut, FORKED)
+    assert isinstance(draft.data, CompactEnd)
+    assert (draft.data.error is None) == landed
+    assert (len(fold_surface(cut).nodes) == 1) == landed
+    again = Log()
+    again.whole_turn()
+    again.compaction(nodes[0], nodes[-1])
+    again.add(CompactStart("user", (start + 3, start + 3), "Sum up.", HEADER.config))
+    (draft,) = interrupted_turn_closers(again.events)
+    assert isinstance(draft.data, CompactEnd)
+    assert draft.data.error is not None, "the one before landed, this one did not"
 
 
 def test_killed_after_one_of_two_results_the_next_request_has_a_stand_in_for_the_other() -> None:
