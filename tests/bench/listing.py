@@ -51,7 +51,7 @@ async def fill(store: Store, count: int) -> None:
     for number in range(count):
         made = lines(number)
         record = SessionRecord(
-            new_session_id(), f"/work/{number % 10}", 1_700_000_000_000, len(made) - 1, chain(made).hex(), (), EMPTY_SUMMARY
+            new_session_id(), f"/home/me/{number % 10}", 1_700_000_000_000, len(made) - 1, chain(made).hex(), (), EMPTY_SUMMARY
         )
         await store.import_session(record, iter(made))
 
