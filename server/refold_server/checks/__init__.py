@@ -1,1 +1,1 @@
-"""Checks of what refold promises: offline over a whole log (live ones come with a later release)."""
+"""Checks of what refold promises: live on each request that is about to leave, offline over a whole log."""
