@@ -104,6 +104,8 @@ def campaign(wanted: Wanted, told: Callable[[str], None]) -> Outcome:
 
 def _store(wanted: Wanted, store: int, outcome: Outcome) -> bool:
     """Kill along the plans over one store; stop at the first failure, and keep the store then."""
+    if wanted.folder is not None:
+        Path(wanted.folder).mkdir(parents=True, exist_ok=True)
     ground, told = Ground(Path(tempfile.mkdtemp(prefix="refold-crash-", dir=wanted.folder))), Told()
     ground.prepare()
     coming = plans(wanted.seed, store)
