@@ -21,7 +21,7 @@ from tests.crash.pipe import now_ms
 from tests.crash.points import Point
 from tests.crash.told import Told
 
-PATIENCE_S = 4.0
+PATIENCE_S = 10.0
 """How long a child may take to get to its fail point, before it is killed wherever it is."""
 
 CHECK_S = 120.0
@@ -49,7 +49,7 @@ class Plan(Struct, frozen=True):
     cold: bool = False
     last: bool = False
     beside: bool = False
-    tries: int = 2
+    tries: int = 4
 
 
 def plan_of(seed: str, point: Point | None, *, cold: bool, last: bool) -> Plan:

@@ -59,7 +59,7 @@ class Person:
         self._rng.shuffle(self._known)
         for session in self._known[:3]:
             await self._opened(session)
-        if not self.open:
+        if not self.open or self.aim == "room":  # what others left may be on the large model, which is never full
             await self._begin()
 
     async def _work(self, enough: Callable[[], bool]) -> None:
