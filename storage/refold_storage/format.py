@@ -48,11 +48,11 @@ def check_data_file(folder: Path) -> None:
     """
     try:
         with (folder / DATA_FILE).open("rb") as file:
-            size = file.seek(0, 2)
-            if size == 0:
+            if file.seek(0, 2) == 0:
                 return
             first = _meta(folder, file, 0)
             second = _meta(folder, file, first.page_size)
+            size = file.seek(0, 2)  # asked last: another process may be enlarging the file
     except FileNotFoundError:
         return
     newest = max(first, second, key=lambda meta: meta.transaction)

@@ -27,7 +27,7 @@ from refold_storage.format import (
     is_new,
     open_databases,
 )
-from refold_storage.occupancy import Occupancy, occupy
+from refold_storage.occupancy import OCCUPANCY_FILE, Occupancy, occupy
 from refold_storage.space import FULL_ERRNOS
 
 COPY_FILE: Final = "data.mdb.compact"
@@ -128,31 +128,22 @@ def _open(
 
 
 def _occupied(folder: Path, size: int, occupied: Callable[[Path], Occupancy]) -> tuple[lmdb.Environment, Occupancy]:
-    """Open the data file and say so. It is looked at before, because a folder of somebody else must stay as it is, and
-    opened again if a compaction replaced it meanwhile."""
-    before = _inode(folder)
-    environment = _mapped(folder, size, readonly=False)
-    try:
-        is_new(environment, folder)
-        occupancy = occupied(folder)
-    except BaseException:
-        environment.close()
-        raise
-    if _inode(folder) == before:
-        return environment, occupancy
-    environment.close()
+    """Say that the store is open, then open the data file: whoever waits while a compaction replaces it must not have it
+    open. LMDB's lock file tells the next opener of the last transaction as long as anybody has it open, and that number is
+    the old file's: the new one would look empty. A folder that never was a store's is looked at before, because one of
+    somebody else must stay as it is."""
+    if not (folder / OCCUPANCY_FILE).exists():
+        environment = _mapped(folder, size, readonly=False)
+        try:
+            is_new(environment, folder)
+        finally:
+            environment.close()
+    occupancy = occupied(folder)
     try:
         return _mapped(folder, size, readonly=False), occupancy
     except BaseException:
         occupancy.release()
         raise
-
-
-def _inode(folder: Path) -> int | None:
-    try:
-        return (folder / DATA_FILE).stat().st_ino
-    except FileNotFoundError:
-        return None
 
 
 def _mapped(folder: Path, size: int, *, readonly: bool) -> lmdb.Environment:

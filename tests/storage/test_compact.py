@@ -211,6 +211,22 @@ async def test_an_opener_waits_for_a_compaction_and_opens_what_it_made(tmp_path:
     assert await after(tmp_path) == lines
 
 
+@pytest.mark.parametrize("commits", [0, 1])
+async def test_several_that_wait_for_a_compaction_all_open_what_it_made(tmp_path: Path, commits: int) -> None:
+    """LMDB's lock file keeps the number of the old file's last transaction while anybody has it open. The copy begins to
+    count anew: with that number, every second time, all of its sessions would be gone."""
+    lines = await family(tmp_path)
+    store = await opened(tmp_path)
+    for _ in range(commits):
+        await store.set_archived(SessionId("third"), True)
+    await store.close()
+    with StoreChild("late", tmp_path) as one, StoreChild("late", tmp_path) as two:
+        assert (one.answer(), two.answer()) == ("late", "late")
+        compact_store(tmp_path)
+        assert [one.ask(), two.ask()] == [" ".join(sorted(lines))] * 2
+        assert await after(tmp_path) == lines
+
+
 def broken(error: Exception) -> Callable[[Environment, int], None]:
     def copy_to(environment: Environment, file: int) -> None:
         os.write(file, b"half a copy")

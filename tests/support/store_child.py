@@ -24,9 +24,11 @@ from refold_protocol.errors import (
     SessionNotFoundError,
 )
 from refold_protocol.ids import SessionId
+from refold_storage import opening
 from refold_storage.compact import compact_store
 from refold_storage.interface import Handle, Store
 from refold_storage.lmdb_store import open_store
+from refold_storage.occupancy import Occupancy, occupy
 from refold_storage.store import LmdbStore
 from tests.support.stores import NEW, SESSION, chunks, filled, new, new_uuid, prompt, tool_result
 
@@ -169,6 +171,19 @@ async def made(store: LmdbStore, argument: str) -> None:
     say(store.last_transaction())
 
 
+async def show(store: LmdbStore, argument: str) -> None:
+    """Say which sessions there are, and stay."""
+    say(" ".join(sorted(str(found) for found in store.survey())))
+    await asked()
+
+
+def occupy_late(folder: Path) -> Occupancy:
+    """Say `late` where the store is about to be occupied, and do it when asked."""
+    say("late")
+    sys.stdin.readline()
+    return occupy(folder)
+
+
 async def flood(store: LmdbStore, argument: str) -> None:
     """Append batches of all sizes, flush now and then, and say each durable seq, until killed."""
     rng = random.Random(int(argument))
@@ -232,6 +247,7 @@ COMMANDS: dict[str, Callable[[LmdbStore, str], Awaitable[None]]] = {
     "hold": hold,
     "pin": pin,
     "made": made,
+    "late": show,
     "flood": flood,
     "die": flood,
     "remake": remake,
@@ -256,6 +272,8 @@ async def main() -> None:
         pass
 
     fail_point = fatal if command.endswith("die") else harmless
+    if command == "late":
+        opening.open_environment.__kwdefaults__ = {"occupied": occupy_late}
     store = await open_store(folder, new_uuid=new_uuid, commit_seconds=0.01, fail_point=fail_point)
     await COMMANDS[command](store, argument)
     await store.close()
