@@ -1,14 +1,13 @@
 """Owns the shortening of large tool results: which are large, and what is left of one.
 
 A result that was shortened keeps its beginning, its end and a note with the place of the whole one, which stays in the log.
-Pure. Nothing is shortened twice. Cuts never fall between a character and what belongs to it (accents, joiners, variants).
+Pure. Nothing is shortened twice. Where a text may be cut is `boundary.py`'s matter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
-from unicodedata import combining
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 from refold_protocol.session.events import Draft, Event, Replace, ToolResult
 from refold_protocol.session.messages import ResultBlock, TextBlock
 from refold_protocol.session.projection import derive_message
+from refold_server.compaction.boundary import head_end, tail_start
 from refold_server.compaction.policy import Bounds
 from refold_server.meters import ModelTokenMeter
 
@@ -27,9 +27,6 @@ _LEAST: Final = 400
 
 _KEPT: Final = 3
 """One in so many tokens of what is large is kept."""
-
-_LINE: Final = 200
-"""So far a cut moves to fall between two lines."""
 
 
 class Cut(Struct, frozen=True):
@@ -98,33 +95,7 @@ def shortened(text: str, kept: int, seq: int) -> str:
     """Give about `kept` characters of a text, two thirds from its beginning, around a note that names the event `seq`; the
     text itself where that would be no shorter."""
     kept = min(kept, len(text))
-    head = _boundary(text, kept * 2 // 3, forward=False)
-    tail = max(_boundary(text, len(text) - kept // 3, forward=True), head)
+    head = head_end(text, kept * 2 // 3)
+    tail = max(tail_start(text, kept // 3), head)
     note = f"\n[… {tail - head:,} characters cut out here to make room; read_result with seq {seq} gives the whole result …]\n"
     return text if tail - head <= len(note) else f"{text[:head]}{note}{text[tail:]}"
-
-
-def _boundary(text: str, at: int, *, forward: bool) -> int:
-    """Give a place near `at` where a cut tears nothing apart: between two lines if there is one near, else between two
-    characters. The piece that is kept never grows."""
-    if forward:
-        line = text.find("\n", at, at + _LINE)
-        at = at if line < 0 else line + 1
-        while at < len(text) and _belongs(text, at):
-            at += 1
-        return at
-    line = text.rfind("\n", max(0, at - _LINE), at)
-    at = at if line < 0 else line
-    while at > 0 and _belongs(text, at):
-        at -= 1
-    return at
-
-
-def _belongs(text: str, at: int) -> bool:
-    """Tell whether the character at `at` belongs to the one before it."""
-    if not 0 < at < len(text):
-        return False
-    before, here = text[at - 1], text[at]
-    if before == "\u200d" or (before, here) == ("\r", "\n"):
-        return True
-    return bool(combining(here)) or here in "\u200d\ufe0e\ufe0f\u20e3" or "\U0001f3fb" <= here <= "\U0001f3ff"

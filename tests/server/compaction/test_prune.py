@@ -89,10 +89,33 @@ def test_a_cut_falls_between_lines_where_one_ends_near() -> None:
     assert found[note.end() :].split("\n")[0] in text.split("\n")
 
 
+def test_looking_for_a_line_leaves_at_least_half_of_head_and_tail() -> None:
+    """The last line break of a text is no place to cut: nothing would be left of its end. Nor is the first one."""
+    one_line = '{"rows":[' + "1234567," * 300 + "0]}\n"
+    for text in (one_line, f"\n{one_line}", "\n".join(["y" * 250] * 20) + "\n"):
+        for kept in (60, 180, 532):
+            found = shortened(text, kept, 3)
+            note = NOTE.search(found)
+            assert note is not None
+            assert note.start() >= kept * 2 // 3 // 2
+            assert len(found) - note.end() >= kept // 3 // 2
+
+
+def test_a_character_that_never_ends_is_cut_all_the_same() -> None:
+    """A head of nothing but accents is one character by the rules; something is kept of it, and found without a long search."""
+    found = shortened("e" + "\u0301" * 100_000, 60_000, 3)
+    note = NOTE.search(found)
+    assert note is not None
+    assert note.start() > 39_000
+    assert len(found) - note.end() > 19_000
+
+
 def test_a_cut_tears_no_character_from_what_belongs_to_it() -> None:
     family = "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466"
     accents, thumb = "e\u0301" * 1, "\U0001f44d\U0001f3fd"
-    for unit in (family, accents, thumb, "\u2764\ufe0f", "1\ufe0f\u20e3", "\r\n", "汉"):
+    flag, tagged = "\U0001f1e9\U0001f1ea", "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
+    syllables = ("\u1112\u1161\u11ab", "\u0915\u093f", "\u0915\u094d\u0937", "\u0ba8\u0bbf", "\u0e01\u0e33", "\u8fbb\U000e0100")
+    for unit in (family, accents, thumb, flag, tagged, *syllables, "\u2764\ufe0f", "1\ufe0f\u20e3", "\r\n", "汉"):
         for kept in range(30, 60):
             found = shortened(unit * 400, kept, 3)
             note = NOTE.search(found)
