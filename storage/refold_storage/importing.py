@@ -30,6 +30,8 @@ class Incoming:
         first = next(self._lines, None)
         if first is None:
             _refuse(1, "there is nothing in it")
+        if first[1].startswith(_COMPRESSED):
+            _refuse(1, "the file is compressed; an export is plain text, so unpack it first")
         if first[1].startswith(_BYTE_ORDER_MARKS):
             _refuse(1, "it begins with a byte order mark; an export is UTF-8 without one")
         self.record: SessionRecord = read_record(first[1])
@@ -122,3 +124,6 @@ def _refuse(number: int, reason: str) -> NoReturn:
 
 
 _BYTE_ORDER_MARKS: Final = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+
+_COMPRESSED: Final = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
+"""How files of gzip, zstd, xz, bzip2 and zip begin."""

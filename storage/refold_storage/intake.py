@@ -7,7 +7,7 @@ its grammar, is not judged here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from refold_protocol.errors import DigestMismatchError, InvalidJsonError, SessionCorruptionError
 from refold_protocol.json_text import parse_strict
@@ -18,6 +18,9 @@ from refold_protocol.session.summary import summary_step
 from refold_storage.accept import EMPTY_HEAD, Head
 from refold_storage.interface import SessionRecord
 from refold_storage.records import MAX_LINE_BYTES
+
+MAX_TIME: Final = (1 << 53) - 1
+"""The last time (epoch ms) that is taken: every reader of JSON reads it as it is. No event is behind one that came later."""
 
 
 class Intake:
@@ -34,8 +37,10 @@ class Intake:
         tail, time, digest, summary = self.head.tail, self.head.time, self.head.digest, self.head.summary
         for line in lines:
             event = _event(line, tail + 1)
-            if event.time < time and tail >= 0:
-                _refuse(tail + 1, f"its time {event.time} lies before the event before it")
+            if event.time < time:
+                _refuse(tail + 1, f"its time {event.time} lies before {'1970' if tail < 0 else 'the event before it'}")
+            if event.time > MAX_TIME:
+                _refuse(tail + 1, f"its time {event.time} is none that a clock can have")
             tail, time = event.seq, event.time
             digest, summary = chain_step(digest, line), summary_step(summary, event)
             events.append(event)

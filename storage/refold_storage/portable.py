@@ -19,6 +19,7 @@ from refold_protocol.ids import SessionId, WriterId
 from refold_protocol.json_text import parse_strict
 from refold_protocol.session.events import FORMAT_VERSION
 from refold_protocol.session.summary import EMPTY_SUMMARY
+from refold_storage.intake import MAX_TIME
 from refold_storage.session_record import Parent, SessionRecord
 
 TYPE: Final = "refold/session"
@@ -57,6 +58,8 @@ def read_record(line: bytes) -> SessionRecord:
     parent = None if found.parent is None else Parent(*msgspec.structs.astuple(found.parent))
     if parent is not None and parent.at > found.tail:
         _refuse(f"it was forked at {parent.at} and ends at {found.tail}")
+    if not found.id.isprintable():
+        _refuse(f"the id {found.id!r} holds what cannot be shown")
     if not PurePosixPath(found.cwd).is_absolute() or "\0" in found.cwd:
         _refuse(f"cwd {found.cwd!r} is no absolute path")
     return SessionRecord(
@@ -73,6 +76,7 @@ def read_record(line: bytes) -> SessionRecord:
 
 
 _Seq = Annotated[int, Meta(ge=0, lt=1 << 62)]
+_Time = Annotated[int, Meta(ge=0, le=MAX_TIME)]
 _Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 _Id = Annotated[SessionId, Meta(min_length=1, max_length=200)]
 
@@ -88,7 +92,7 @@ class _Line(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel", f
     format: int
     id: _Id
     cwd: str
-    created_at: _Seq
+    created_at: _Time
     tail: _Seq
     head_digest: _Digest
     writers: tuple[tuple[WriterId, _Seq], ...]

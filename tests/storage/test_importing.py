@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from refold_protocol.errors import RefoldError, SessionAlreadyExistsError, SessionFormatUnsupportedError
 from refold_protocol.ids import SessionId
+from refold_protocol.session.chain import chain
 from tests.support.exports import damaged, exported, family_store, memory, small_store, store_of, taken
 from tests.support.log_strategies import logs
 from tests.support.logs import Log
@@ -130,6 +132,7 @@ CHANGES: list[tuple[Change, str]] = [
     (lambda rows: [*rows[:7], rows[7] + b"\r", *rows[8:]], "line 8: it ends with a carriage return"),
     (lambda rows: [b"\xef\xbb\xbf" + rows[0], *rows[1:]], "line 1: it begins with a byte order mark"),
     (lambda rows: [b"\n".join(rows).decode().encode("utf-16")], "line 1: it begins with a byte order mark"),
+    (lambda rows: [gzip.compress(b"\n".join(rows))], "line 1: the file is compressed; an export is plain text, so unpack it"),
     (lambda rows: rows[1:], "line 1: this is no export of a session"),
     (lambda rows: [b"{", *rows[1:]], "line 1: not JSON: "),
     (lambda rows: [b"7", *rows[1:]], "line 1: not a JSON object"),
@@ -154,10 +157,14 @@ def test_a_file_that_was_changed_is_refused_with_its_line(lines: Change, said: s
         ({"mood": 1}, "line 1: this release of refold does not know mood: the file comes from a later release"),
         ({"id": None}, "line 1: Object missing required field `id`"),
         ({"id": ""}, "line 1: Expected `str` of length >= 1 - at `$.id`"),
+        ({"id": "a\x1b[2J"}, "line 1: the id 'a\\x1b[2J' holds what cannot be shown"),
+        ({"id": "a\nb"}, "line 1: the id 'a\\nb' holds what cannot be shown"),
+        ({"id": "a\u202eb"}, "line 1: the id 'a\\u202eb' holds what cannot be shown"),
         ({"tail": -1}, "line 1: Expected `int` >= 0 - at `$.tail`"),
         ({"tail": 40}, "line 43: there is more than the 41 events that line 1 announces"),
         ({"tail": 42}, "line 43: the file ends here, behind 42 of 43 events: it was cut off"),
         ({"createdAt": 1 << 63}, "line 1: "),
+        ({"createdAt": 1 << 53}, "line 1: "),
         ({"cwd": "work"}, "line 1: cwd 'work' is no absolute path"),
         ({"cwd": "/w\0"}, "line 1: cwd '/w\\x00' is no absolute path"),
         ({"headDigest": "ab"}, "line 1: "),
@@ -169,6 +176,21 @@ def test_a_file_that_was_changed_is_refused_with_its_line(lines: Change, said: s
 )
 def test_a_first_line_that_cannot_be_is_refused(members: dict[str, object], said: str) -> None:
     assert refusal(with_record(small(), **members)).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("time", "said"),
+    [
+        (-5, "line 2: event 0: its time -5 lies before 1970"),
+        (1 << 53, "line 2: event 0: its time 9007199254740992 is none that a clock can have"),
+        (10**30, "line 2: event 0: its time 1000000000000000000000000000000 is none that a clock can have"),
+    ],
+)
+def test_a_time_that_no_clock_has_is_refused_whatever_the_digests_say(time: int, said: str) -> None:
+    head, *lines = small().split(b"\n")[:-1]
+    told = [re.sub(rb'"time":\d+', b'"time":%d' % time, line) for line in lines]
+    data = b"\n".join([head, *told])
+    assert refusal(with_record(data, headDigest=chain(told).hex())).startswith(said)
 
 
 def test_a_member_that_stands_twice_is_refused() -> None:

@@ -65,12 +65,19 @@ def _cells(row: SessionRow) -> dict[str, str]:
     title = "-" if row.title is None else fitted(one_line(row.title, MAX_TITLE * 2), MAX_TITLE)
     return {
         "title": title or "-",
-        "when": datetime.fromtimestamp(row.last_activity / 1000).strftime("%Y-%m-%d %H:%M"),
+        "when": _when(row.last_activity),
         "turns": str(row.turns),
         "model": "-" if row.model is None else fitted(one_line(row.model, MAX_MODEL * 2), MAX_MODEL),
         "status": one_line(row.status, 20),
         "id": one_line(row.session, 200),
     }
+
+
+def _when(time: int) -> str:
+    try:
+        return datetime.fromtimestamp(time / 1000).strftime("%Y-%m-%d %H:%M")
+    except (OverflowError, ValueError, OSError):  # a year that calendars here do not have: the list shows the rest all the same
+        return "-"
 
 
 def _shown(cells: Sequence[dict[str, str]], width: int) -> list[str]:

@@ -150,6 +150,13 @@ def test_a_title_cannot_steer_the_terminal_nor_break_the_line() -> None:
     assert "  m\\x1b  " in line
 
 
+@pytest.mark.parametrize("time", [(1 << 53) - 1, 10**30, 10**400, -(10**18)])
+def test_a_time_that_has_no_date_hides_no_session(time: int) -> None:
+    _, line, other = session_lines([replace(ROW, last_activity=time), ROW], 160, PLAIN)
+    assert line.split()[2] == "-"
+    assert other.startswith("Spring cleaning  20")
+
+
 def test_a_title_is_cut_where_it_would_push_the_rest_away() -> None:
     _, line = session_lines([replace(ROW, title="x" * 200)], 500, PLAIN)
     assert line.startswith("x" * (MAX_TITLE - 1) + "…  2023-11-1")
