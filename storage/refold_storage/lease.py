@@ -58,8 +58,13 @@ class Lease:
     def release(self) -> None:
         """Free the lease. Idempotent; may be called from any thread."""
         file, self._file = self._file, -1
-        if file >= 0:
+        if file < 0:
+            return
+        try:
             os.ftruncate(file, 0)  # an unheld lease names nobody; cutting needs no space on a full disk
+        except OSError:  # a disk that takes nothing any more: the name in a free lease is never shown
+            pass
+        finally:
             os.close(file)
 
     def abandon(self) -> None:
@@ -93,8 +98,12 @@ class Leases:
         return lease
 
     def is_held(self, session: SessionId) -> bool:
-        """Tell whether somebody, in this process or another, holds the lease right now."""
-        return _is_locked(self.path(session))
+        """Tell whether somebody, in this process or another, holds the lease right now. Raises LogUnwritableError when that
+        cannot be found out, for want of descriptors, say."""
+        try:
+            return _is_locked(self.path(session))
+        except OSError as error:
+            raise LogUnwritableError(f"the lease of session {session} cannot be looked at: {error.strerror}") from None
 
     def holder(self, session: SessionId) -> Holder | None:
         """Give what the lock file says about its holder; None when it says nothing."""
@@ -169,6 +178,8 @@ def _is_locked(path: Path) -> bool:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
+    except PermissionError:  # somebody else's: it cannot be taken here either, whether or not they hold it
+        return True
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -72,9 +72,9 @@ def _prepare(folder: Path, there: Path, create: bool, filesystem: FilesystemOf) 
     """Make sure that `folder` is there, local, and holds a store of this version or nothing. `there` is the part of its
     path that existed before."""
     data = folder / DATA_FILE
-    if not create and not data.exists():
-        raise ConfigError("store.path", f"there is no store in {folder}")
     try:
+        if not create and not data.exists():
+            raise ConfigError("store.path", f"there is no store in {folder}")
         refuse_remote(there, filesystem)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_data_file(folder)
@@ -86,9 +86,9 @@ def _prepare(folder: Path, there: Path, create: bool, filesystem: FilesystemOf) 
 
 
 def _existing(folder: Path) -> Path:
-    """Give the nearest part of the path that exists: a new folder will lie in it and on its file system."""
+    """Give the nearest part of the path that exists and may be seen: a new folder will lie in it and on its file system."""
     for part in (folder, *folder.absolute().parents):
-        if part.exists():
+        if os.path.exists(part):  # noqa: PTH110 - `Path.exists` raises where that is forbidden
             return part
     return folder
 

@@ -145,6 +145,42 @@ async def test_a_lease_that_cannot_be_signed_holds_all_the_same(leases: Leases, 
     lease.release()
 
 
+async def test_a_lease_on_a_disk_that_takes_nothing_any_more_is_freed_all_the_same(
+    leases: Leases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an error, when the system makes the disk read-only."""
+    lease = await leases.take(SESSION)
+
+    def refuse(file: int, length: int) -> None:
+        raise OSError(errno.EROFS, "read-only")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "ftruncate", refuse)
+        lease.release()
+    assert not leases.is_held(SESSION)
+    (await leases.take(SESSION)).release()
+
+
+async def test_a_lease_that_may_not_be_looked_at_counts_as_held_and_one_that_cannot_be_is_an_error(
+    leases: Leases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that was made by root: nobody here can take it, and one such file keeps no list from being shown."""
+    (await leases.take(SESSION)).release()
+
+    def refuse(code: int) -> None:
+        def fail(*_: object) -> int:
+            raise OSError(code, os.strerror(code))
+
+        monkeypatch.setattr(os, "open", fail)
+
+    refuse(errno.EACCES)
+    assert leases.is_held(SESSION)
+    assert holdings(tmp_path) == (Holding(lease_name(SESSION)),)
+    refuse(errno.EMFILE)
+    with pytest.raises(LogUnwritableError, match="Too many open files"):
+        leases.is_held(SESSION)
+
+
 async def test_a_second_process_cannot_write_a_session_and_is_told_who_does(tmp_path: Path) -> None:
     with StoreChild("write", tmp_path / "store", 3) as first:
         assert first.answer() == "-1"

@@ -186,11 +186,13 @@ async def test_a_store_that_is_not_there_is_made_only_on_request(tmp_path: Path)
     await (await opened(tmp_path / "store", create=False)).close()
 
 
-@pytest.mark.parametrize("path", ["file", "file/below"])
-async def test_a_path_that_is_no_folder_is_a_wrong_setting(tmp_path: Path, path: str) -> None:
+@pytest.mark.parametrize("create", [True, False])
+@pytest.mark.parametrize("path", ["file", "file/below", "long" * 100, "long" * 100 + "/below"])
+async def test_a_path_that_is_no_folder_is_a_wrong_setting(tmp_path: Path, path: str, create: bool) -> None:
+    """A name too long is refused by every look at it, like a folder that may not be entered; root may enter each."""
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError) as caught:
-        await opened(tmp_path / path)
+        await opened(tmp_path / path, create=create)
     assert caught.value.key == "store.path"
 
 

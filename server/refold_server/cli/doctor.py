@@ -85,16 +85,33 @@ async def examine(options: argparse.Namespace) -> Examination:
 
 async def _with_store(examined: Examination, config: Config) -> Examination:
     folder = config.store.path.expanduser()
-    there = next((part for part in (folder, *folder.absolute().parents) if part.exists()), None)
-    if there is not None:
-        examined = replace(examined, free_bytes=shutil.disk_usage(there).free)
-    if not (folder / DATA_FILE).exists():
+    examined = replace(examined, free_bytes=_free_bytes(folder))
+    if not _holds_a_store(folder):
         return examined
     held = holdings(folder.resolve())
     async with opened(config, plugins=False) as around:
         names, unreadable = _surveyed(around.store)
         state = _state(around.store.vitals(), unreadable, config.store.max_bytes)
     return replace(examined, store=state, leases=tuple(_lease(one, names) for one in held))
+
+
+def _free_bytes(folder: Path) -> int | None:
+    for part in (folder, *folder.absolute().parents):
+        try:
+            return shutil.disk_usage(part).free
+        except OSError:  # not there, or not to be seen: the folder that it will lie in tells as much
+            continue
+    return None
+
+
+def _holds_a_store(folder: Path) -> bool:
+    try:
+        (folder / DATA_FILE).stat()
+    except (FileNotFoundError, NotADirectoryError):  # none yet, which is no trouble
+        return False
+    except OSError as error:
+        raise ConfigError("store.path", f"the store in {folder} cannot be looked at: {error.strerror}") from None
+    return True
 
 
 def _surveyed(store: Store) -> tuple[dict[str, SessionId], int]:

@@ -131,6 +131,13 @@ def test_a_store_that_cannot_be_opened_is_a_finding_beside_the_others(refold: He
     assert [found["code"] for found in state["findings"]] == ["session.format", "credentials.missing"]
 
 
+def test_a_store_that_cannot_even_be_looked_at_is_a_finding(refold: Here) -> None:
+    """A name too long is refused as a folder is that may not be entered; root may enter each."""
+    done = refold("doctor", "--store", str(refold.place.store.parent / ("long" * 100)))
+    assert (done.code, done.err) == (1, "")
+    assert done.lines[-2].endswith("cannot be looked at: File name too long")
+
+
 def test_healthy_facts_have_no_findings() -> None:
     assert codes(FACTS) == []
     assert codes(replace(FACTS, store=replace(STORE, readers=(OpenReader(1, True, MAX_LAG),)))) == []
