@@ -52,6 +52,7 @@ class _AbandonedError(Exception):
 class _Change(Generic[T]):
     def __init__(self, commits: CommitQueue, work: Work[T], size: int, loop: asyncio.AbstractEventLoop) -> None:
         self.result: Final[asyncio.Future[T]] = loop.create_future()
+        self._commits: Final = commits
         self._environment: Final[Environment] = commits.environment
         self._fail_point: FailPoint = commits.fail_point
         self._work = work
@@ -111,7 +112,7 @@ class _Change(Generic[T]):
             return error
         understood = meaning(error, self._environment, self._size)
         if isinstance(understood, LogUnwritableError):
-            self._environment.spoil(understood.message)
+            self._commits.spoil(understood)
         return understood
 
     def _succeed(self, result: T) -> None:

@@ -104,6 +104,13 @@ class CommitQueue:
                 return
         backlog.lease.release()
 
+    def spoil(self, failure: LogUnwritableError) -> None:
+        """Make the environment unusable for good and tell all who write, for a change that failed beside the commits."""
+        self.environment.spoil(failure.message)
+        with self._lock:
+            notices = [Notice(backlog, self._attempts, -1, failure) for backlog in self._members]
+        self._tell(notices)
+
     def stop(self, timeout: float) -> bool:
         """End the thread, after the commit that it is in; what is queued then is not written. Tells whether it ended
         within `timeout` seconds."""

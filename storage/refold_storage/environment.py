@@ -139,16 +139,22 @@ class Environment:
         """Give LMDB's table of open read transactions, of all processes, as text."""
         return self._environment.readers()
 
-    def close(self) -> None:
-        """Close the environment. Waits for a transaction that runs. Idempotent."""
-        with self._writes, self._reads:
-            if self._closed:
-                return
-            self._closed = True
-            self.spoil("the store was closed")
-            self._environment.close()
-            self.note.close()
-            self._occupancy.release()
+    def close(self, timeout: float = -1) -> bool:
+        """Close the environment behind a transaction that runs, or waits for another process. Gives False, and closes
+        nothing, where that is not over within `timeout` seconds (−1: waits however long it takes). Idempotent."""
+        if not self._writes.acquire(timeout=timeout):
+            return False
+        try:
+            with self._reads:
+                if not self._closed:
+                    self._closed = True
+                    self.spoil("the store was closed")
+                    self._environment.close()
+                    self.note.close()
+                    self._occupancy.release()
+        finally:
+            self._writes.release()
+        return True
 
     def copy_to(self, file: int) -> None:
         """Write a compact copy of everything to a descriptor. Blocks; what LMDB raises comes through as it is."""

@@ -21,7 +21,7 @@ Identity: TypeAlias = tuple[int, int]
 """Device and inode of a data file."""
 
 STOP_SECONDS: Final = 5.0
-"""How long closing waits for a commit that another process holds up."""
+"""How long closing waits for a commit or another change that another process holds up."""
 
 
 class Registry:
@@ -57,11 +57,10 @@ class Registry:
                     continue
                 if users > 1:
                     self._opened[identity] = opened, users - 1
-                elif commits.stop(STOP_SECONDS):
+                elif commits.stop(STOP_SECONDS) and commits.environment.close(STOP_SECONDS):
                     del self._opened[identity]
-                    commits.environment.close()
                 else:
-                    commits.environment.spoil("the store was closed while another process held up its last commit")
+                    commits.environment.spoil("the store was closed while another process held up its last change")
 
     def has(self, folder: Path) -> bool:
         """Tell whether this process has the store in `folder` open, usable or not."""

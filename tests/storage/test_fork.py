@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from refold_protocol.errors import LogBusyError, LogUnwritableError, SessionCorruptionError, SessionNotFoundError
+from refold_protocol.errors import LogBusyError, LogError, LogUnwritableError, SessionCorruptionError, SessionNotFoundError
 from refold_storage import catalog
 from refold_storage.keys import parse_child_key, parse_child_value, record_key
 from refold_storage.lmdb_store import open_store
@@ -112,6 +113,25 @@ async def test_a_fork_waits_for_the_write_lock_and_gives_up_in_time(tmp_path: Pa
     await store.close()
 
 
+async def test_a_store_is_closed_in_time_though_a_change_that_was_given_up_still_waits_for_a_stopped_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread of the change waits in LMDB, where nothing ends it but the lock."""
+    monkeypatch.setattr("refold_storage.registry.STOP_SECONDS", 0.05)
+    store = await open_store(tmp_path, new_uuid=new_uuid, flush_seconds=0.05)
+    await (await filled(store, chunks(3))).close()
+    with StoreChild("hold", tmp_path) as child:
+        assert child.answer() == "ready"
+        child.signal(signal.SIGSTOP)
+        with pytest.raises(LogBusyError):
+            await store.fork(SESSION, 1, new(OTHER))
+        await store.close()
+        with pytest.raises(LogUnwritableError, match="while another process held up"):
+            await open_store(tmp_path, new_uuid=new_uuid)
+        child.signal(signal.SIGCONT)
+        assert child.ask() == "free"
+
+
 async def test_a_fork_that_is_under_way_is_finished_when_its_caller_is_cancelled(tmp_path: Path) -> None:
     reached, go = threading.Event(), threading.Event()
 
@@ -150,9 +170,13 @@ async def test_a_fork_that_fails_for_another_reason_than_space_is_the_end_of_wri
 
     store = await open_store(tmp_path, new_uuid=new_uuid, fail_point=break_it)
     handle = await filled(store, chunks(3))
+    told: list[LogError | None] = []
+    handle.watch_trouble(told.append)
     with pytest.raises(LogUnwritableError):
         await store.fork(SESSION, 1, new(OTHER))
     assert isinstance(handle.trouble, LogUnwritableError)
+    await until(lambda: bool(told))  # nothing of this session was on its way
+    assert [type(error) for error in told] == [LogUnwritableError]
     handle.append(chunks(1))
     with pytest.raises(LogUnwritableError):
         await handle.flush()
