@@ -25,6 +25,7 @@ from refold_protocol.session.messages import Source
 from refold_server.cli.exits import exit_of_error
 from refold_server.config import load_config
 from refold_server.config_types import Config
+from refold_server.enduring import run_to_its_end
 from refold_server.host import Surroundings, surroundings
 from refold_server.lsp.side import LanguageSide
 from refold_server.rpc.approval_requests import ApprovalRequests
@@ -64,7 +65,8 @@ def serve(handover: Handover) -> int:
     """Serve one connection to its end and give the exit code: LSP's 0 or 1, or that of what kept the daemon from starting."""
     logging.basicConfig(stream=sys.stderr, format="refold: %(levelname)s: %(name)s: %(message)s", level=logging.WARNING)
     try:
-        return asyncio.run(Daemon(stdio_endpoint(handover), places(handover.arguments)).run(handover))
+        daemon = Daemon(stdio_endpoint(handover), places(handover.arguments))
+        return run_to_its_end(lambda: daemon.run(handover))
     except RefoldError as error:
         sys.stderr.write(f"refold: {error.error_kind}: {error.message}\n")
         return exit_of_error(error)

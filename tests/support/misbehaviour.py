@@ -38,6 +38,13 @@ class UnprintableError(Exception):
         raise ValueError("no words")
 
 
+class HardToPrintError(BaseException):
+    """An exception that wants an end of the process when it is printed."""
+
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
 class OddError(BaseException):
     """Something that ordinary handlers of exceptions let through."""
 
@@ -151,6 +158,18 @@ async def _exits() -> object:
     raise SystemExit(3)
 
 
+async def _interrupts() -> object:
+    raise KeyboardInterrupt
+
+
+async def _hard_to_print() -> object:
+    raise HardToPrintError
+
+
+async def _exits_in_a_group() -> object:
+    raise BaseExceptionGroup("two", [SystemExit(3), KeyboardInterrupt()])
+
+
 async def _generator_exit() -> object:
     raise GeneratorExit
 
@@ -176,6 +195,9 @@ RAISING: Final[dict[str, Callable[[], Awaitable[object]]]] = {
     "an exception without words": _speechless,
     "an exception with half a character": _half,
     "an exit": _exits,
+    "an interrupt": _interrupts,
+    "an exit and an interrupt": _exits_in_a_group,
+    "an exception that interrupts when it is printed": _hard_to_print,
     "the exit of a generator": _generator_exit,
     "something odd": _odd,
     "a cancellation by nobody": _cancelled_by_nobody,

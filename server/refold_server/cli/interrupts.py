@@ -20,6 +20,8 @@ from typing import Any, Final
 import anyio
 
 from refold_server.cli.exits import INTERRUPTED
+from refold_server.enduring import run_to_its_end
+from refold_server.tools.faults import Interrupted
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What asks a command to stop."""
@@ -28,14 +30,14 @@ _FAREWELL: Final = b"refold: left at once; what was recorded is kept, and an ope
 
 
 def run_reading(work: Callable[[], Awaitable[int]]) -> int:
-    """Run a command that only reads and give its exit code. The first signal ends it wherever it is, by KeyboardInterrupt:
+    """Run a command that only reads and give its exit code. The first signal ends it wherever it is, by Interrupted:
     it may be deep in a long log, and has nothing to bring to an end."""
     with Interrupts().installed():
         try:
             return anyio.run(work)
         except BaseExceptionGroup as group:  # a task group wraps whatever ends it
             if group.subgroup(KeyboardInterrupt) is not None:
-                raise KeyboardInterrupt from None
+                raise Interrupted from None
             raise
 
 
@@ -64,7 +66,7 @@ class Interrupts:
 
     def run(self, work: Callable[[], Awaitable[int]]) -> int:
         """Run a command's asynchronous part and give its exit code; a signal cancels it, unless `handled` says otherwise."""
-        return anyio.run(self._run, work)
+        return run_to_its_end(lambda: self._run(work))
 
     @contextmanager
     def handled(self, handle: Callable[[signal.Signals], None]) -> Generator[None]:
@@ -93,7 +95,7 @@ class Interrupts:
         if self._over:
             return
         if self._loop is None:
-            raise KeyboardInterrupt
+            raise Interrupted
         self._loop.call_soon_threadsafe(self._ask, signal.Signals(number))
 
     def _ask(self, number: signal.Signals) -> None:

@@ -58,6 +58,7 @@ from refold_server.plugins.registry import NO_PLUGINS, Plugins, Registered
 from refold_server.plugins.seam import Seam
 from refold_server.plugins.streaming import Send, streaming
 from refold_server.tools.execute import ToolAnswer
+from refold_server.tools.faults import Interrupted
 
 
 class Submitted(Struct, frozen=True, gc=False):
@@ -257,7 +258,7 @@ def _look(one: Registered[Any], seen: object) -> Failure | None:
         if iscoroutine(given):
             given.close()
             raise TypeError("its handler is async, and nobody waits here")
-    except KeyboardInterrupt:
+    except Interrupted:
         raise
     except BaseException as error:  # noqa: BLE001 - what was seen stays as it is whatever a plugin thinks of it
         failure = failure_of(one, error)

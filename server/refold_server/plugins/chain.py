@@ -20,7 +20,7 @@ from refold_protocol.errors import PluginError
 from refold_protocol.json_text import repair_surrogates
 from refold_server.plugins.limit import Limit
 from refold_server.plugins.registry import Registered
-from refold_server.tools.execute import is_own_fault
+from refold_server.tools.faults import first_line, is_own_fault
 
 Value = TypeVar("Value")
 
@@ -192,12 +192,9 @@ def _finished(value: object) -> object:
 
 
 def failure_of(one: Registered[Any], error: BaseException) -> Failure:
-    """Give the failure that an exception of a handler is. Never raises."""
-    try:
-        said = str.strip(str(error)).split("\n", 1)[0]
-        line = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    except Exception:  # noqa: BLE001 - an exception that cannot be printed is still only a plugin's fault
-        line = "an exception that cannot be printed"
+    """Give the failure that an exception of a handler is."""
+    said = first_line(error)
+    line = f"{type(error).__name__}: {said}" if said else type(error).__name__
     return _failure(one, repair_surrogates(line[:MAX_MESSAGE]))
 
 

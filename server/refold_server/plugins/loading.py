@@ -13,7 +13,6 @@ import inspect
 import logging
 import re
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +26,7 @@ from refold_server.config_types import PluginsConfig, Written
 from refold_server.plugins.chain import MAX_MESSAGE
 from refold_server.plugins.installed import Installed, installed_plugins
 from refold_server.plugins.registry import NO_PLUGINS, Plugins, registered
+from refold_server.tools.faults import Interrupted, first_line
 from refold_server.tools.registry import BUILT_IN
 
 RESERVED: Final = frozenset({"refold", "builtin"})
@@ -68,17 +68,17 @@ def load_plugin(source: Source, before: Plugins = NO_PLUGINS) -> Plugins:
     """Load one plugin and give what it brings. Raises ConfigError, also when it has the name of one `before`."""
     try:
         name, brings = source.find()
+        register: object = getattr(brings, "register", None)
     except ConfigError as error:
         raise _fault(source, _reason_of(error)) from None
-    except BaseException as error:  # importing a plugin runs it: its fault is told and contained
-        if _interrupts(error):
-            raise
+    except Interrupted:
+        raise
+    except BaseException as error:  # noqa: BLE001 - importing a plugin runs it: its fault is told and contained
         raise _broken(source, "cannot be imported", error) from None
     twin = next((one.origin for one in before.brought if one.plugin == name), None)
     if twin is not None or name in RESERVED:
         whose = "refold's own" if twin is None else f"that of {twin} as well"
         raise _fault(source, f'its name, {name!r}, is {whose}; a module takes another one by NAME = "…"')
-    register: object = getattr(brings, "register", None)
     if not callable(register):
         raise _fault(source, "it has no function `register`")
 
@@ -92,9 +92,9 @@ def load_plugin(source: Source, before: Plugins = NO_PLUGINS) -> Plugins:
         plugins = registered(name, run, source.origin)
     except ConfigError as error:
         raise _fault(source, _reason_of(error)) from None
-    except BaseException as error:  # as above
-        if _interrupts(error):
-            raise
+    except Interrupted:
+        raise
+    except BaseException as error:  # noqa: BLE001 - as above
         raise _broken(source, "its `register` failed", error) from None
     for fault in _twins(plugins, before):
         raise _fault(source, fault)
@@ -149,11 +149,6 @@ def _twins(plugins: Plugins, before: Plugins) -> Iterator[str]:
         taken[name] = "its own"
 
 
-def _interrupts(error: BaseException) -> bool:
-    """Tell whether a person wants an end of it. No signal reaches another thread than the first: there a module raised it."""
-    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
-
-
 def _fault(source: Source, reason: str) -> ConfigError:
     sentence = f"the plugin of {source.origin} cannot be used: {reason}"
     return ConfigError(source.key, sentence, file=source.written.file, line=source.written.line)
@@ -161,11 +156,7 @@ def _fault(source: Source, reason: str) -> ConfigError:
 
 def _broken(source: Source, what: str, error: BaseException) -> ConfigError:
     _log.debug("%s %s", source.origin, what, exc_info=error)
-    try:
-        said = str(error)
-    except Exception:  # noqa: BLE001 - an exception that cannot be printed is still only a plugin's fault
-        said = ""
-    line = repair_surrogates(said.strip().split("\n", 1)[0][:MAX_MESSAGE])
+    line = repair_surrogates(first_line(error)[:MAX_MESSAGE])
     return _fault(source, f"{what}: {type(error).__name__}{f': {line}' if line else ''}")
 
 

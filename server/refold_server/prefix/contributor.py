@@ -12,6 +12,7 @@ from refold_protocol.json_text import repair_surrogates
 from refold_protocol.session.messages import Message, text_content
 from refold_server.plugins.payloads import Composing, NextPrefix
 from refold_server.plugins.seam import PrefixHandler
+from refold_server.tools.faults import Interrupted
 
 Write: TypeAlias = Callable[[str], Awaitable[str | None]]
 """Gives what a contributor says of the session's folder, an absolute path; None for nothing."""
@@ -33,8 +34,10 @@ def contributor(name: str, write: Write) -> PrefixHandler:
 
 
 def contributor_name(handler: object) -> str:
-    """Give what a contributor is called: the name of its function, or of its class. Never raises."""
+    """Give what a contributor is called: the name of its function, or of its class."""
     try:
         return repair_surrogates(str(getattr(handler, "__name__", type(handler).__name__)))
-    except Exception:  # noqa: BLE001 - a plugin may be anybody's code, and its name is only told
+    except Interrupted:
+        raise
+    except BaseException:  # noqa: BLE001 - a plugin may be anybody's code, and its name is only told
         return type(handler).__name__

@@ -13,13 +13,15 @@ from msgspec import Struct
 
 from refold_protocol.errors import InvalidJsonError
 from refold_protocol.json_text import parse_strict, repair_surrogates
-from refold_server.tools.failure import invalid_arguments
+from refold_server.tools.failure import ToolFailure, invalid_arguments
+from refold_server.tools.faults import Interrupted, first_line
 
 _Params = TypeVar("_Params", bound=Struct)
 
 
 def read_arguments(tool: str, text: str, params: type[_Params]) -> _Params:
-    """Read `text` into `params`. Raises ToolFailure INVALID_ARGUMENTS with a sentence that names what is wrong."""
+    """Read `text` into `params`. Raises ToolFailure: INVALID_ARGUMENTS with a sentence that names what is wrong, TOOL_FAILED
+    for params whose own check fails otherwise than by ValueError and TypeError."""
     try:
         value = parse_strict(text)
     except InvalidJsonError as error:
@@ -31,6 +33,12 @@ def read_arguments(tool: str, text: str, params: type[_Params]) -> _Params:
     except msgspec.ValidationError as error:
         reason = repair_surrogates(str(error)).removeprefix("Object ")
         raise invalid_arguments(f"wrong arguments of {tool}: {reason}. It takes {_described(params)}.") from None
+    except Interrupted:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a struct that checks itself runs its own code, and nothing waits here
+        said = first_line(error)
+        reason = repair_surrogates(f"{type(error).__name__}: {said}" if said else type(error).__name__)
+        raise ToolFailure("TOOL_FAILED", type(error).__name__, f"{tool} failed to read its arguments: {reason}") from None
 
 
 def _described(params: type[Struct]) -> str:

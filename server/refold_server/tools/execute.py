@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from math import inf
-from typing import Any
 
 import anyio
 from msgspec import Struct
@@ -20,6 +18,7 @@ from refold_protocol.session.events import ApprovalSubject, ToolErrorInfo
 from refold_protocol.session.messages import ImageBlock, ResultBlock, TextBlock, text_content
 from refold_server.tools.arguments import read_arguments
 from refold_server.tools.failure import ToolFailure
+from refold_server.tools.faults import first_line, is_own_fault
 from refold_server.tools.output import settle
 from refold_server.tools.registry import Registry
 from refold_server.tools.tool import Proposal, ProposingTool, Tool, ToolContext, ToolOutput
@@ -118,21 +117,6 @@ async def _guarded(name: str, work: Callable[[], Awaitable[ToolOutput]], context
         return failed(ToolFailure("TOOL_FAILED", type(error).__name__, f"{name} failed: {_reason(error)}"))
 
 
-def is_own_fault(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
-    """Tell whether what left somebody's code is that code's own fault, or a sign from outside: a cancellation of the turn, an
-    interrupt of the process, the end of a coroutine that nobody waits for any more. `task` is the one that ran the code.
-    A cancellation was meant for nobody here where somebody awaits a future that was cancelled."""
-    match error:
-        case KeyboardInterrupt():
-            return False
-        case GeneratorExit():
-            return asyncio.current_task() is task
-        case asyncio.CancelledError():
-            return anyio.current_effective_deadline() > -inf and (task is None or task.cancelling() == 0)
-        case _:
-            return True
-
-
 def failed(failure: ToolFailure, limit: int = _MAX_REASON) -> ToolAnswer:
     """Give the answer that tells a failure to the model."""
     info = ToolErrorInfo(name=repair_surrogates(failure.name), code=failure.code)
@@ -158,9 +142,5 @@ def _meta(meta: JsonText | None) -> JsonText | None:
 
 def _reason(error: BaseException) -> str:
     """Give the class and the first line of what an exception says: no traceback leaves the process."""
-    try:
-        said = str(error)
-    except Exception:  # noqa: BLE001 - an exception that cannot be printed is still only a tool's fault
-        said = ""
-    line = said.strip().split("\n", 1)[0][: _MAX_REASON // 2]
+    line = first_line(error)[: _MAX_REASON // 2]
     return f"{type(error).__name__}: {line}" if line else type(error).__name__

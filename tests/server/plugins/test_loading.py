@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from refold_server.config_types import PluginsConfig, Written
 from refold_server.plugins import OBSERVE, PluginRegistry, tool
 from refold_server.plugins.loading import load_plugins, plugin_sources
 from refold_server.plugins.registry import Plugins, registered
+from refold_server.tools.faults import Interrupted
 
 WRITTEN = Written("/c.toml", 7)
 
@@ -99,6 +99,10 @@ def test_what_a_plugin_registers_is_there(load: Load) -> None:
         ("import not_there_at_all", "cannot be imported: ModuleNotFoundError: No module named 'not_there_at_all'"),
         ("def broken(:", "cannot be imported: SyntaxError: invalid syntax"),
         ("raise SystemExit(3)", "cannot be imported: SystemExit: 3"),
+        ("raise KeyboardInterrupt", "cannot be imported: KeyboardInterrupt"),
+        ("def register(registry): raise KeyboardInterrupt", "its `register` failed: KeyboardInterrupt"),
+        ("def __getattr__(name): raise KeyboardInterrupt(name)", "cannot be imported: KeyboardInterrupt"),
+        ("class E(Exception):\n  def __str__(self): raise SystemExit\nraise E", "cannot be imported: E"),
         ("raise GeneratorExit", "cannot be imported: GeneratorExit"),
         ("import asyncio\nraise asyncio.CancelledError", "cannot be imported: CancelledError"),
         ("raise BaseExceptionGroup('two', [SystemExit(3)])", "cannot be imported: BaseExceptionGroup: two"),
@@ -161,12 +165,13 @@ def test_a_plugin_that_cannot_be_used_is_told_by_its_file_with_the_reason(load: 
     assert said in fault
 
 
-def test_an_interrupt_is_a_persons_in_the_main_thread_and_a_modules_elsewhere(load: Load) -> None:
-    load.file("p.py", "raise KeyboardInterrupt")
-    with pytest.raises(KeyboardInterrupt):
+def test_an_interrupt_is_a_persons_where_it_came_from_a_signal(load: Load) -> None:
+    load.file("p.py", "from refold_server.tools.faults import Interrupted\nraise Interrupted")
+    with pytest.raises(Interrupted):
         load()
-    with ThreadPoolExecutor(1) as pool:
-        assert "cannot be imported: KeyboardInterrupt" in pool.submit(load.fault).result()
+    load.file("p.py", "from refold_server.tools.faults import Interrupted\ndef register(registry): raise Interrupted")
+    with pytest.raises(Interrupted):
+        load()
 
 
 def test_a_file_that_is_not_there_is_told(load: Load, tmp_path: Path) -> None:

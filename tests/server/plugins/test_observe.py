@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +13,7 @@ from refold_protocol.session.messages import Source
 from refold_server.plugins import FLUSH, OBSERVE, Flushed, Recorded
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import echo, end_of, scripted_session, turn, types
+from tests.support.misbehaviour import HardToPrintError
 from tests.support.plugging import assert_rebuilt, failures, plugin
 
 pytestmark = pytest.mark.anyio
@@ -80,6 +82,20 @@ async def test_one_that_always_fails_is_told_once_and_the_others_go_on(caplog: p
         assert sorted(failures(session)) == [("p", "log/observe"), ("p", "session/flush")]
         assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
         assert seen == list(range(session.ledger.handle.tail + 1))
+        assert_rebuilt(session, provider)
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError(), HardToPrintError()], ids=repr)
+async def test_what_ends_tasks_and_processes_ends_none_out_of_an_observer(end: BaseException) -> None:
+    def ends(seen: Recorded | Flushed) -> None:
+        raise end
+
+    provider = ScriptedProvider(says("ok"), says("again"))
+    plugins = plugin((OBSERVE, ends), (FLUSH, ends))
+    async with scripted_session(ScriptedHost(provider), plugins=plugins) as session:
+        assert end_of(await turn(session)) == "completed"
+        assert end_of(await turn(session)) == "completed"
+        assert sorted(failures(session)) == [("p", "log/observe"), ("p", "session/flush")]
         assert_rebuilt(session, provider)
 
 
