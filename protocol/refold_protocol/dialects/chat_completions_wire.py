@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 
 from refold_protocol.dialects.failures import Failure, failure_error, read_failure, short
 from refold_protocol.errors import ProviderError
-from refold_protocol.session.messages import Usage
+from refold_protocol.session.messages import MOST_TOKENS, Usage
 
 SAMPLE_CHARACTERS: Final = 80
 """How much of data that could not be read is quoted."""
@@ -80,21 +80,26 @@ def parse_event(data: str) -> tuple[StreamEvent, bool]:
 def parse_usage(raw: Raw) -> Usage | None:
     """Give the usage of a `usage` object in disjoint buckets, or None where prompt or output is not told.
 
-    `prompt_tokens` holds the cached part, except where the cached count is the larger one: then it cannot be inside.
+    `prompt_tokens` holds the cached part, except where the cached count is the larger one: then it cannot be inside. A number
+    that cannot count tokens tells nothing.
     """
     try:
         told = _USAGE_DECODER.decode(raw)
     except msgspec.DecodeError:  # a usage that cannot be read is an unknown usage, not a broken reply
         return None
-    prompt, output = told.prompt_tokens, told.completion_tokens
+    prompt, output = _count(told.prompt_tokens), _count(told.completion_tokens)
     if prompt is None or output is None:
         return None
     details = told.prompt_tokens_details or _PromptDetails()
-    read = told.prompt_cache_hit_tokens if details.cached_tokens is None else details.cached_tokens
-    written = details.cache_write_tokens
+    read = _count(told.prompt_cache_hit_tokens if details.cached_tokens is None else details.cached_tokens)
+    written = _count(details.cache_write_tokens)
     cached = (read or 0) + (written or 0)
-    reasoning = None if told.completion_tokens_details is None else told.completion_tokens_details.reasoning_tokens
+    reasoning = _count(None if told.completion_tokens_details is None else told.completion_tokens_details.reasoning_tokens)
     return Usage(prompt - cached if cached <= prompt else prompt, output, read, written, reasoning)
+
+
+def _count(number: int | None) -> int | None:
+    return number if number is not None and 0 <= number <= MOST_TOKENS else None
 
 
 def text_of_part(value: Any) -> str:

@@ -6,7 +6,7 @@ Names on the wire are camelCase; tags stand in `type`. Knows nothing of events, 
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -83,6 +83,10 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     replay: Replay | None = None
 
 
+MOST_TOKENS: Final = 2**53 - 1
+"""The largest count of tokens that can be recorded."""
+
+
 class Usage(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     """Tokens of one call, in disjoint buckets. An absent bucket is unknown, which is not zero.
 
@@ -95,6 +99,12 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     cache_read_tokens: int | None = None
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether each bucket is a count: none is below 0, none is more than every reader of JSON keeps exactly."""
+        buckets = (getattr(self, name) for name in self.__struct_fields__)
+        return all(bucket is None or 0 <= bucket <= MOST_TOKENS for bucket in buckets)
 
     @property
     def prompt_tokens(self) -> int:

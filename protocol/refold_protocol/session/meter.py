@@ -171,11 +171,11 @@ def _priced(state: MeterState, event: Event, node: NodePrice) -> tuple[Tape[Node
 
 def _anchored(state: MeterState, event: Event, tokens: int) -> Anchor | None:
     """Give the anchor that a reply is. A copy of an old reply, an interrupted one, another model's, one without usage is
-    none; nor is one with a prompt of no tokens, which providers say that do not count."""
+    none; nor is one with a prompt of no tokens, which providers say that do not count, or with figures that count nothing."""
     reply = event.data
     if not isinstance(reply, AssistantMessage) or event.surface_op != "append" or reply.interrupted:
         return None
-    if reply.usage is None or reply.usage.prompt_tokens <= 0 or state.header is None:
+    if reply.usage is None or reply.usage.prompt_tokens <= 0 or not reply.usage.is_possible or state.header is None:
         return None
     if f"{reply.provider}/{reply.model}" != state.profile.model:
         return None

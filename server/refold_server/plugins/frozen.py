@@ -21,6 +21,7 @@ from refold_protocol.json_text import check_json, is_json_object
 from refold_protocol.session.header import canonical_config
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import (
+    Chunk,
     ImageBlock,
     InputBlock,
     Message,
@@ -28,6 +29,8 @@ from refold_protocol.session.messages import (
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
+    Usage,
+    UsageChunk,
 )
 from refold_server.plugins.payloads import Accept, Assembled, Block, Context, Deny, GoOn, Stop, Submit, Summary
 from refold_server.tools.execute import ToolAnswer
@@ -129,7 +132,16 @@ def frozen_summary(value: object) -> Summary:
     summary = frozen(value, Summary)
     if not summary.text.strip() or not summary.model.strip():
         raise ValueError("a summary needs a text, and the name of who wrote it")
+    _check_usage(summary.usage)
     return summary
+
+
+def frozen_chunk(value: object) -> Chunk:
+    """Give a chunk of a reply."""
+    chunk = frozen(value, cast("type[Chunk]", Chunk))
+    if isinstance(chunk, UsageChunk):
+        _check_usage(chunk.usage)
+    return chunk
 
 
 def frozen_contexts(value: object) -> tuple[Context, ...]:
@@ -163,6 +175,11 @@ def frozen_tool(schema: ToolSchema) -> ToolSchema:
     copy = frozen(schema, ToolSchema)
     _check_tool(copy)
     return copy
+
+
+def _check_usage(usage: Usage | None) -> None:
+    if usage is not None and not usage.is_possible:
+        raise ValueError("its usage has a number that is no count of tokens")
 
 
 def _check_tool(tool: ToolSchema) -> None:

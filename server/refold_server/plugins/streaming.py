@@ -17,7 +17,7 @@ from refold_protocol.errors import PluginError
 from refold_protocol.session.messages import Chunk, FinishChunk
 from refold_protocol.session.request import Request
 from refold_server.plugins.chain import Failure, Report, attempt, failure_of
-from refold_server.plugins.frozen import frozen
+from refold_server.plugins.frozen import frozen_chunk
 from refold_server.plugins.limit import Limit
 from refold_server.plugins.payloads import Outgoing
 from refold_server.plugins.registry import Registered
@@ -135,7 +135,7 @@ class _Wrapper:
 
     def _accept(self, chunk: object) -> object:
         self.made = chunk is not _ENDED and not self._inner.gave(chunk)
-        return frozen(chunk, cast("type[Chunk]", Chunk)) if self.made else chunk
+        return frozen_chunk(chunk) if self.made else chunk
 
     async def _aclose(self) -> None:
         if iscoroutine(self._stream):

@@ -53,7 +53,18 @@ def test_a_first_chunk_without_choices_and_without_usage_is_harmless() -> None:
 
 @pytest.mark.parametrize(
     "usage",
-    [None, {}, {"prompt_tokens": 40}, {"completion_tokens": 3}, {"prompt_tokens": "many", "completion_tokens": 1}, [1, 2, 3]],
+    [
+        None,
+        {},
+        {"prompt_tokens": 40},
+        {"completion_tokens": 3},
+        {"prompt_tokens": "many", "completion_tokens": 1},
+        [1, 2, 3],
+        {"prompt_tokens": -1, "completion_tokens": 3},
+        {"prompt_tokens": 40, "completion_tokens": -1},
+        {"prompt_tokens": 2**53, "completion_tokens": 3},
+        {"prompt_tokens": 40, "completion_tokens": 10**25},
+    ],
 )
 def test_an_unknown_usage_is_not_told_as_zero(usage: Any) -> None:
     """A-03g, A-12: unknown is not zero."""
@@ -88,3 +99,11 @@ def test_written_and_thinking_tokens_are_told_where_known() -> None:
     }
     stream = HI + chunk({}, "stop", usage=told(40, 9, **more)) + DONE
     assert usage_in(decode(stream))[0].usage == Usage(25, 9, 10, 5, 7)
+
+
+def test_a_bucket_that_cannot_count_tokens_is_unknown_and_the_others_are_told() -> None:
+    more = {
+        "prompt_tokens_details": {"cached_tokens": -1, "cache_write_tokens": 2**53},
+        "completion_tokens_details": {"reasoning_tokens": -1},
+    }
+    assert usage_in(decode(HI + chunk({}, "stop", usage=told(40, 9, **more)) + DONE))[0].usage == Usage(40, 9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from refold_protocol.session.chunks import assemble
@@ -172,10 +173,11 @@ def test_an_interrupted_reply_never_anchors() -> None:
     assert pressure(log).anchor is None
 
 
-def test_a_usage_whose_prompt_has_no_tokens_is_no_count() -> None:
+@pytest.mark.parametrize("usage", [Usage(0, 0), Usage(40, -3), Usage(40, 3, -1), Usage(2**60, 3), Usage(40, 3, 1, 1, -1)])
+def test_a_usage_whose_prompt_has_no_tokens_or_whose_figures_count_nothing_is_no_count(usage: Usage) -> None:
     log = Log()
     log.turn()
-    asked(log, *spoken("Because."), usage=Usage(0, 0))
+    asked(log, *spoken("Because."), usage=usage)
     assert pressure(log).anchor is None
 
 

@@ -17,6 +17,8 @@ from refold_protocol.session.messages import (
     FinishChunk,
     TextBlock,
     TextDelta,
+    Usage,
+    UsageChunk,
     text_content,
 )
 from refold_server.plugins import STREAM, Outgoing
@@ -135,6 +137,17 @@ async def test_a_provider_that_loses_the_end_of_its_reply_is_blamed_and_not_the_
     async with scripted_session(ScriptedHost(provider), plugins=plugin((STREAM, shouting("!")))) as session:
         assert error_of(await turn(session)).kind == "provider.badStream"
         assert failures(session) == []
+
+
+@pytest.mark.parametrize("usage", [Usage(-1, 3), Usage(7, -3), Usage(7, 3, 2**53), Usage(7, 3, None, None, -1)])
+async def test_a_wrapper_that_makes_up_impossible_usage_is_blamed(usage: Usage) -> None:
+    async def counting(outgoing: Outgoing, rest: NextStream) -> AsyncIterator[Chunk]:
+        async for chunk in rest(outgoing):
+            yield UsageChunk(usage) if isinstance(chunk, UsageChunk) else chunk
+
+    async with scripted_session(ScriptedHost(ScriptedProvider(says("hi"))), plugins=plugin((STREAM, counting))) as session:
+        assert "no count of tokens" in error_of(await turn(session)).message
+        assert failures(session) == [("p", "llm/stream")]
 
 
 def test_cleaning_up_that_never_ends_is_contained() -> None:
