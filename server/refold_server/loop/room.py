@@ -7,6 +7,7 @@ How a compaction goes is `compacting.py`'s matter.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from msgspec.structs import replace
@@ -57,14 +58,15 @@ class Room:
         if self._overflowed is not None or partial_reply(instance.ledger.folds.work) is not None:
             raise _overflow(error, self._overflowed)
         try:
-            gauge = await gauge_of(instance)
-            if gauge is None or not gauge.policy.auto:
-                raise _overflow(error, None)
-            self._overflowed = await self._after_refusal(place, gauge)
-        except RefoldError as failure:
-            if isinstance(failure, LogError) or failure.error_kind == error.error_kind:
-                raise
+            gauge = await gauge_of(instance, named=True)
+            if gauge is not None and gauge.policy.auto:
+                self._overflowed = await self._after_refusal(place, gauge)
+        except LogError:
+            raise
+        except RefoldError as failure:  # also a summary's own overflow: the figures to be told are those of the step's request
             raise _overflow(error, f"No room could be made in the history: {failure.message}") from failure
+        if self._overflowed is None:
+            raise _overflow(error, None)
 
     async def _after_refusal(self, place: Place, gauge: Gauge) -> str:
         """End the step, make room once, and give what will be said if that was not enough."""
@@ -102,9 +104,10 @@ class Room:
         return bool(cuts)
 
 
-async def compact_now(instance: Instance, place: Place, wishes: str | None) -> Landed:
-    """Compact all of the history, because somebody asked for it. Raises TokenMeterError, CompactionError, ProviderError with
-    the history unchanged, LogError."""
+async def compact_now(instance: Instance, place: Place, wishes: str | None, begin: Callable[[], object]) -> Landed:
+    """Compact all of the history, because somebody asked for it; `begin` is called once it is known that there is something
+    to do, before anything is recorded. Raises TokenMeterError, CompactionError, ProviderError with the history unchanged,
+    LogError."""
     gauge = await gauge_of(instance, named=True)
     if gauge is None:
         raise CompactionError("Nothing was asked in this session yet, so there is nothing to sum up.")
@@ -112,6 +115,7 @@ async def compact_now(instance: Instance, place: Place, wishes: str | None) -> L
     plan = plan_of(instance, gauge, aim)
     if plan is None:
         raise CompactionError("There is nothing in this session's history that could be summed up.")
+    begin()
     return await _run(instance, place, gauge, plan, aim)
 
 

@@ -91,6 +91,9 @@ class Progress:
                 yield scope
                 word = "completed"
             word = "aborted" if scope.cancelled_caught else word
+        except anyio.get_cancelled_exc_class():  # by the request's id
+            word = "aborted"
+            raise
         finally:
             stop()
             self.release(token)

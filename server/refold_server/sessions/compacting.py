@@ -23,10 +23,9 @@ async def compact_session(session: Session, wishes: str | None = None) -> Landed
     ledger, turns = session.ledger, session.turns
     failure: RefoldError | None = None
     with turns.hold():
-        session.append()  # what this instance records before its first own event
         place = session.instance.seams.place(ledger.folds.work.last_turn)
         try:
-            landed = await compact_now(session.instance, place, wishes)
+            landed = await compact_now(session.instance, place, wishes, session.append)  # behind what an instance begins with
             await ledger.flush()
             return landed
         except RefoldError as error:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 import anyio
 import pytest
 
@@ -19,16 +17,16 @@ from refold_protocol.session.events import (
     RequestSent,
     UserMessage,
 )
-from refold_protocol.session.messages import BlockStart, TextDelta, text_content, text_of
+from refold_protocol.session.messages import BlockStart, TextDelta, text_content
 from refold_protocol.session.meter_profile import TokenMeterError
 from refold_server.compaction.failure import CompactionError
 from refold_server.config_types import CompactionConfig
-from refold_server.plugins import SUMMARISE, Summarising, Summary
 from refold_server.sessions.compacting import compact_session
 from refold_server.sessions.session import Session
+from refold_storage.memory import MemoryStore
 from tests.support.loop_host import Pause, Script, ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, assert_proven, end_of, fill, last, scripted_session, turn, types
-from tests.support.plugging import failures, of_type, plugin
+from tests.support.plugging import of_type
 
 pytestmark = pytest.mark.anyio
 
@@ -250,7 +248,19 @@ async def test_a_session_that_asked_nothing_yet_has_nothing_to_sum_up() -> None:
     async with scripted_session(around) as session:
         with pytest.raises(CompactionError, match="Nothing was asked"):
             await compact_session(session)
-        assert session.ledger.handle.tail < 0 or of_type(session, CompactStart) == []
+        assert session.ledger.handle.tail < 0, "a session that never received work leaves no record"
+
+
+async def test_a_compaction_that_cannot_begin_leaves_nothing_in_the_log_of_a_resumed_session() -> None:
+    store = MemoryStore(clock=lambda: 1_000)
+    async with scripted_session(host(says("A story.")), store=store) as session:
+        await turn(session)
+        await compact_session(session)
+        tail = session.ledger.handle.tail
+    async with scripted_session(host(), store=store) as session:
+        with pytest.raises(CompactionError, match="nothing in this session's history"):
+            await compact_session(session)
+        assert session.ledger.handle.tail == tail
 
 
 async def test_a_model_without_a_window_is_named_where_somebody_asked_for_it() -> None:
@@ -268,32 +278,3 @@ async def test_a_history_that_is_one_summary_is_not_summed_up_again() -> None:
         await compact_session(session)
         with pytest.raises(CompactionError, match="nothing in this session's history"):
             await compact_session(session)
-
-
-async def test_a_plugin_may_write_the_summary_and_no_provider_is_asked() -> None:
-    async def mine(asked: Summarising, rest: Callable[[], Awaitable[Summary]]) -> Summary:
-        return Summary(f"{len(asked.request.history)} messages", "plugin/counting")
-
-    around = host()
-    async with scripted_session(around, plugins=plugin((SUMMARISE, mine))) as session:
-        await turn(session)
-        await compact_session(session)
-        summary = last(session, CompactSummary)
-        assert isinstance(summary, CompactSummary)
-        assert (summary.summary, summary.model, summary.usage) == ("3 messages", "plugin/counting", None)
-        assert attempts(session) == []
-        (node,) = session.ledger.folds.horizon.surface.nodes
-        assert isinstance(node.data, UserMessage)
-        assert "3 messages" in text_of(node.data.content)
-        assert_proven(session)
-
-
-async def test_a_plugin_that_fails_leaves_the_summary_to_the_model() -> None:
-    async def broken(asked: Summarising, rest: Callable[[], Awaitable[Summary]]) -> Summary:
-        raise ValueError("no")
-
-    async with scripted_session(host(says("A story.")), plugins=plugin((SUMMARISE, broken))) as session:
-        await turn(session)
-        await compact_session(session)
-        assert failures(session) == [("p", "compaction/summarise")]
-        assert_proven(session)

@@ -200,6 +200,28 @@ async def test_an_overflow_of_a_history_that_cannot_be_summed_up_ends_the_turn()
         assert_proven(session)
 
 
+async def test_an_overflow_whose_summary_call_does_not_fit_either_is_told_with_the_figures_of_the_step() -> None:
+    larger = ProviderError("provider.contextOverflow", "too large (9,500 tokens asked, the window holds 8,192)", status=400)
+    around = host(says(STORY), says(STORY), [OVERFLOW], [larger], [larger], says("fine"), window=100_000)
+    async with scripted_session(around) as session:
+        await turn(session, "one")
+        await turn(session, "two")
+        error = ended(await turn(session, "three"))
+        assert error.kind == "provider.contextOverflow"
+        assert "9,000 tokens asked, the window holds 8,192" in error.message
+        assert "No room could be made in the history" in error.message
+        assert "9,500 tokens asked" in error.message
+        assert_proven(session)
+
+
+async def test_an_overflow_of_a_model_whose_window_nobody_stated_names_the_setting() -> None:
+    async with scripted_session(host(says(STORY), [OVERFLOW], window=None)) as session:
+        await turn(session, "one")
+        error = ended(await turn(session, "two"))
+        assert error.kind == "provider.contextOverflow"
+        assert 'set context_window under [models."scripted/small"]' in error.message
+
+
 async def test_an_overflow_without_anything_before_it_ends_the_turn() -> None:
     around = host(says("hm"), [OVERFLOW])
     async with scripted_session(around) as session:

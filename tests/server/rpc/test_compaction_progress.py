@@ -76,6 +76,30 @@ async def test_its_token_stops_it() -> None:
     assert await told_of([pause], cancel=pause) == [BEGIN, FIRST, ("end", "aborted")]
 
 
+async def test_a_request_that_is_cancelled_by_its_id_ends_its_progress_as_aborted() -> None:
+    pause = Pause()
+    told: list[str | None] = []
+    host = ScriptedHost(ScriptedProvider(says(STORY), [pause]))
+    host.window = 100_000
+
+    def notify(method: str, notice: object) -> None:
+        assert isinstance(notice, ProgressNotice)
+        told.append(notice.value.message)
+
+    async with scripted_session(host) as session:
+        await turn(session)
+
+        async def asked() -> None:
+            with Progress(notify).task("t", "session/compact", session):
+                await compact_session(session)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(asked)
+            await pause.reached.wait()
+            tasks.cancel_scope.cancel()
+    assert told == ["compaction", "attempt 1: waiting for the summary", "aborted"]
+
+
 async def test_the_request_is_answered_as_cancelled_then() -> None:
     pause = Pause()
     host = ScriptedHost(ScriptedProvider(says(STORY), [pause]))
