@@ -9,6 +9,7 @@ sessions.
 from __future__ import annotations
 
 import mmap
+import os
 import threading
 import time
 from collections.abc import Generator
@@ -52,6 +53,7 @@ class Environment:
         self.folder: Final = folder
         self.note: Final = HolderNote(folder)
         self._environment = environment
+        self._file: Final = (folder / DATA_FILE).stat()
         self._occupancy = occupancy
         self._max_bytes = max_bytes
         self._unusable: str | None = None
@@ -101,9 +103,11 @@ class Environment:
     @contextmanager
     def writing(self) -> Generator[Transaction]:
         """The write transaction: waits for LMDB's write lock, commits with full sync at the end of the block, and rolls
-        back when the block raises. What LMDB raises comes through as it is."""
+        back when the block raises. What LMDB raises comes through as it is. Raises LogUnwritableError when the data file is
+        not where it was: what is written then vanishes with this process."""
         self._check_usable()
         with self._writes:
+            self._check_there()
             self._check_readers()
             transaction = self._begin_writing()
             self.note.claim()
@@ -203,6 +207,19 @@ class Environment:
     def _check_usable(self) -> None:
         if self._unusable is not None:
             raise LogUnwritableError(self._unusable)
+
+    def _check_there(self) -> None:
+        try:
+            there = os.path.samestat((self.folder / DATA_FILE).stat(), self._file)
+        except (FileNotFoundError, NotADirectoryError):
+            there = False
+        except OSError:  # a folder that may not be looked into any more, say: the file is in it all the same
+            return
+        if not there:
+            raise LogUnwritableError(
+                f"the store in {self.folder} was removed, moved or replaced while it was open, so nothing can be kept in it "
+                "any more; end this process and start again"
+            )
 
     def _check_readers(self) -> None:
         """Free the slots of dead readers now and then: each pins the pages that were current when it died."""

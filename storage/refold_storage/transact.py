@@ -79,7 +79,12 @@ def meaning(error: Exception, environment: Environment, size: int) -> LogError:
     full = isinstance(error, lmdb.Error | OSError) and is_full(error, environment.folder / DATA_FILE, size + _TREE_BYTES)
     if full:
         return StorageFullError(f"no space left for the log: {error}")
-    return LogUnwritableError(f"the log cannot be written any more, because a commit failed: {type(error).__name__}: {error}")
+    # After a failed sync what the system holds of the file cannot be trusted any more, and only a new process reads it anew.
+    what = f"{type(error).__name__}: {error}"
+    return LogUnwritableError(
+        f"the log cannot be written any more, because a commit failed ({what}); what was told to be kept is kept: end this "
+        "process, look after the disk, and start again"
+    )
 
 
 _TREE_BYTES = 1 << 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from pathlib import Path
 
@@ -169,6 +170,25 @@ def test_a_full_table_of_readers_is_cleared_of_the_dead_and_otherwise_an_error(
             get(environment, b"key")
         one.kill()
         assert get(environment, b"key") is None
+    environment.close()
+
+
+@pytest.mark.parametrize("how", ["removed", "moved", "replaced", "hidden"])
+def test_nothing_is_written_to_a_file_that_has_lost_its_name(tmp_path: Path, how: str) -> None:
+    """LMDB would go on writing to it, and all of that would be told to be durable and vanish with the process."""
+    folder = tmp_path / "store"
+    environment = opened(folder)
+    if how == "removed":
+        shutil.rmtree(folder)
+    elif how == "replaced":
+        shutil.copy(folder / "data.mdb", folder / "copy")
+        (folder / "copy").replace(folder / "data.mdb")
+    else:
+        folder.rename(tmp_path / "elsewhere")
+        if how == "hidden":
+            folder.touch()
+    with pytest.raises(LogUnwritableError, match="removed, moved or replaced"), environment.writing():
+        pass
     environment.close()
 
 
