@@ -18,7 +18,8 @@ MESSAGE_CHARACTERS: Final = 300
 """How much of a provider's own words is quoted."""
 
 _WORDS: Final[dict[str, str]] = {
-    "provider.contextOverflow": "context_length_exceeded exceed_context_size_error context_window_exceeded",
+    "provider.contextOverflow": "context_length_exceeded exceed_context_size_error context_window_exceeded "
+    "model_context_window_exceeded model_max_prompt_tokens_exceeded",
     "provider.rejected": "insufficient_quota insufficient_balance quota_exceeded billing_error billing_not_active "
     "billing_hard_limit_reached model_not_found",
     "provider.auth": "invalid_api_key authentication_error permission_error permission_denied unauthorized unauthenticated",
@@ -38,10 +39,14 @@ _KINDS_BY_VAGUE_WORD: Final[dict[str, str]] = {
 """Words that say less than a status does: OpenAI's missing key is an `invalid_request_error` with status 401."""
 
 _OVERFLOW_PROSE: Final = re.compile(
-    r"maximum context length|context (?:length|window|size)|exceeds? the available context|prompt is too long"
-    r"|input is too long|too many tokens in the prompt|reduce the length of the (?:messages|prompt|input)",
+    r"maximum context length|context (?:length|window|size|limit)|exceeds? the available context"
+    r"|(?:prompt|input) (?:is )?too long|too many tokens in the prompt|reduce the length of the (?:messages|prompt|input)"
+    r"|(?:input|prompt) token count[^.]{0,40} exceeds the (?:maximum|limit)|input length[^.]{0,20} exceeds the maximum"
+    r"|maximum prompt length|prompt exceeds max(?:imum)? length|range of input length should be|exceeded model token limit"
+    r"|longer than the maximum model length|inputs` tokens \+ `max_new_tokens",
     re.IGNORECASE,
 )
+"""How servers say that a request does not fit, each in its own words."""
 
 _ACCOUNT_WORDS: Final = ("billing_", "insufficient_", "quota_")
 """Beginnings of words that speak of an account, not of a request."""

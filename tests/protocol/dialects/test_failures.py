@@ -81,6 +81,57 @@ def test_a_full_window_is_told_with_both_numbers() -> None:
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        "This endpoint's maximum context length is 131072 tokens. However, you requested about 200000 tokens",
+        "Your input exceeds the context window of this model",
+        "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease one of them and try again",
+        "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).",
+        "The input token count exceeds the maximum number of tokens allowed 1048576.",
+        "prompt token count of 135000 exceeds the limit of 128000",
+        "This model's maximum prompt length is 131072 but the request contains 537812 tokens",
+        "Invalid request: Your request exceeded model token limit: 262144 (requested: 263208)",
+        "Prompt exceeds max length",
+        "Range of input length should be [1, 129024]",
+        "Input length 131393 exceeds the maximum allowed input length of 131040 tokens.",
+        "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
+        "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens",
+        "prompt too long; exceeded max context length by 12 tokens",
+        "Please reduce the length of the messages or completion. Current length is 9000 while limit is 8192",
+        "the request exceeds the available context size, try increasing it",
+    ],
+)
+def test_a_full_window_is_recognised_in_the_words_of_many_servers(words: str) -> None:
+    assert (
+        error_of({"error": {"message": words, "type": "invalid_request_error"}}, 400).error_kind == "provider.contextOverflow"
+    )
+    assert error_of({"error": {"message": words}}).error_kind == "provider.contextOverflow"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "kind"),
+    [
+        ("max_tokens is too large: 100000. This model supports at most 16384 completion tokens", 400, "provider.rejected"),
+        ("Invalid 'tools[0].function.name': string too long. Expected at most 64 characters", 400, "provider.rejected"),
+        ("image exceeds the maximum size of 5 MB", 400, "provider.rejected"),
+        ("number of tools exceeds the limit of 128", 400, "provider.rejected"),
+        ("max_output_tokens must be less than or equal to 1024", 400, "provider.rejected"),
+        ("Request Entity Too Large", 413, "provider.rejected"),
+        ("the token count of this key exceeds the limit of its plan", 403, "provider.auth"),
+        (
+            "Request too large on tokens per minute: Limit 6000, Requested 8000; mind the context limit",
+            429,
+            "provider.rateLimited",
+        ),
+        ("the context limit could not be read", 500, "provider.overloaded"),
+    ],
+)
+def test_what_is_too_large_otherwise_is_no_full_window(words: str, status: int, kind: str) -> None:
+    """A history that was summed up for nothing would be the price of a mistake here."""
+    assert error_of({"error": {"message": words, "type": "invalid_request_error"}}, status).error_kind == kind
+
+
+@pytest.mark.parametrize(
     ("word", "hint"),
     [
         ("model_not_found", "check the model's name, and what the configuration sets for it"),
