@@ -1,8 +1,9 @@
 """Owns the writing of a file in the workspace: what stood there is checked, and the new text is there whole or not at all.
 
 A new file is written beside the old one, made durable, and renamed over it, so that a process or machine that dies leaves
-one of the two, and a full disk the old one. A file with other names (hard links), or in a folder that takes no new files, is
-written in place: its other names would keep the old text. There, only a death amid that one write leaves a mixture.
+one of the two, and a full disk the old one. A file with other names (hard links), of an owner or group that a new one could
+not have, or in a folder that takes no new files, is written in place: its other names would keep the old text, others would
+lose it. There, only a death amid that one write leaves a mixture. Of two writes of one file the second sees what the first did.
 
 Every step goes through descriptors of folders that were opened from the workspace down and through no link, so that what is
 put in the way meanwhile is not followed. Blocking; called in threads.
@@ -11,7 +12,9 @@ put in the way meanwhile is not followed. Blocking; called in threads.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -24,6 +27,8 @@ from refold_server.tools.unfinished import remove_stale, unfinished_name
 _NEW_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD_FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_MOST_WAITED_S: Final = 2.0
+_LOOK_AGAIN_S: Final = 0.002
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -34,15 +39,9 @@ def replace_file(workspace: Workspace, place: Place, before: bytes, data: bytes)
     """
     with _said(place), _folder(workspace, place) as folder:
         status = os.stat(place.parts[-1], dir_fd=folder, follow_symlinks=False)
-        if status.st_nlink > 1 or not os.access(".", os.W_OK, dir_fd=folder):
+        alone = status.st_nlink == 1 and os.access(".", os.W_OK, dir_fd=folder)
+        if not (alone and _renamed_over(workspace, place, folder, status, before, data)):
             _write_in_place(workspace, place, folder, before, data)
-            return
-        with _beside(folder, data, 0o600) as (name, descriptor):
-            _give_look(workspace, place, status, descriptor)
-            os.fsync(descriptor)
-            _check(workspace, place, before)
-            os.rename(name, place.parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
-        _sync_folder(folder)
 
 
 def make_file(workspace: Workspace, place: Place, data: bytes) -> None:
@@ -70,6 +69,42 @@ def is_writable(workspace: Workspace, place: Place) -> bool:
     """Tell whether this user may write to a file that is there; a mode that says no is what somebody meant."""
     with _said(place), _folder(workspace, place) as folder:
         return os.access(place.parts[-1], os.W_OK, dir_fd=folder)
+
+
+def _renamed_over(workspace: Workspace, place: Place, folder: int, status: os.stat_result, before: bytes, data: bytes) -> bool:
+    """Put a new file in the place of one that holds `before`. Gives False, with nothing done, where it could not have the
+    owner and the group of that one."""
+    with _beside(folder, data, 0o600) as (name, descriptor):
+        if not _give_owner(status, descriptor):
+            return False
+        _give_look(workspace, place, status, descriptor)
+        os.fsync(descriptor)
+        with _one_writer(folder):
+            _check(workspace, place, before)
+            os.rename(name, place.parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
+    _sync_folder(folder)
+    return True
+
+
+@contextmanager
+def _one_writer(folder: int) -> Generator[None]:
+    """Within the block, no other call of any refold changes a file of that folder: what was checked is what is written over.
+    Other programs do not know of it, and one that holds the lock for longer is not waited for."""
+    waited = 0.0
+    while waited < _MOST_WAITED_S:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            time.sleep(_LOOK_AGAIN_S)
+            waited += _LOOK_AGAIN_S
+        except OSError:  # a file system without locks of folders
+            break
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_UN)
 
 
 @contextmanager
@@ -124,10 +159,19 @@ def _check(workspace: Workspace, place: Place, before: bytes) -> None:
         os.close(descriptor)
 
 
+def _give_owner(status: os.stat_result, descriptor: int) -> bool:
+    """Give a new file the owner and the group of the old one; tell whether it has both."""
+    made = os.fstat(descriptor)
+    if (made.st_uid, made.st_gid) != (status.st_uid, status.st_gid):
+        try:
+            os.fchown(descriptor, status.st_uid, status.st_gid)
+        except OSError:  # only root may give files away, others to groups of their own, and nobody to a user unknown here
+            return False
+    return True
+
+
 def _give_look(workspace: Workspace, place: Place, status: os.stat_result, descriptor: int) -> None:
-    """Give a new file the owner, the mode and the attributes of the old one, as far as this user may."""
-    with suppress(PermissionError):  # only root may give files away
-        os.fchown(descriptor, status.st_uid, status.st_gid)
+    """Give a new file the mode and the attributes of the old one, as far as this user may."""
     os.fchmod(descriptor, status.st_mode & 0o7777)  # behind the owner, whose change takes special bits away
     if not hasattr(os, "listxattr"):  # macOS
         return
@@ -146,16 +190,30 @@ def _write_in_place(workspace: Workspace, place: Place, folder: int, before: byt
     _check(workspace, place, before)
     descriptor = os.open(place.parts[-1], _OLD_FLAGS, dir_fd=folder)
     try:
-        if read_up_to(descriptor, len(before) + 1) != before:
-            raise stale(place)
-        if len(data) > len(before) and hasattr(os, "posix_fallocate"):  # macOS has none
-            os.posix_fallocate(descriptor, 0, len(data))  # a full disk is found before anything is overwritten
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        _write(descriptor, data)
-        os.ftruncate(descriptor, len(data))
-        os.fsync(descriptor)
+        with _one_writer(folder):
+            if read_up_to(descriptor, len(before) + 1) != before:
+                raise stale(place)
+            _overwrite(descriptor, before, data)
     finally:
         os.close(descriptor)
+
+
+def _overwrite(descriptor: int, before: bytes, data: bytes) -> None:
+    try:
+        if len(data) > len(before) and hasattr(os, "posix_fallocate"):  # macOS has none
+            os.posix_fallocate(descriptor, 0, len(data))  # a full disk is found before anything is overwritten
+        _put(descriptor, data)
+        os.fsync(descriptor)
+    except OSError:
+        with suppress(OSError):  # the file may be longer by now, or half the new one
+            _put(descriptor, before)
+        raise
+
+
+def _put(descriptor: int, data: bytes) -> None:
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    _write(descriptor, data)
+    os.ftruncate(descriptor, len(data))
 
 
 def _put_new(place: Place, folder: int, name: str) -> None:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable
 from typing import Final, Literal
 
+import anyio
 import anyio.to_thread
 from msgspec import Struct
 
@@ -93,7 +94,8 @@ async def _applied(context: ToolContext, change: Change) -> ToolOutput:
             after = BYTE_ORDER_MARK + after
         await anyio.to_thread.run_sync(_write, context, place, before, after)
         if present.buffer is not None:
-            await context.buffers.saved(present.buffer)
+            with anyio.CancelScope(shield=True):  # it is written: else the editor's old text would pass for unsaved changes
+                await context.buffers.saved(present.buffer)
     context.seen.note(place, after)
     return _output(change, before, after, unsaved=present.unsaved)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import stat
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -71,6 +74,103 @@ def test_a_file_in_a_folder_that_takes_no_new_ones_is_written_in_place(tmp_path:
     replace_file(Workspace(tmp_path), A, b"old", b"new")
     assert file.read_bytes() == b"new"
     assert file.stat().st_ino == inode
+
+
+def test_a_file_whose_owner_a_new_one_could_not_have_is_written_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the tests are not root's all files are ours; then a new one can have the owner, and takes the place of the old."""
+    file = fill(tmp_path, {"a.txt": "old"}) / "a.txt"
+    if os.geteuid() == 0:
+        os.chown(file, 12345, 54321)
+    file.chmod(0o660)
+    before = file.stat()
+
+    def not_root(*_given: Any) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "fchown", not_root)
+    replace_file(Workspace(tmp_path), A, b"old", b"new text")
+    after = file.stat()
+    assert file.read_bytes() == b"new text"
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+    assert (after.st_ino == before.st_ino) == (os.geteuid() == 0)
+    assert tree(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("call", ["posix_fallocate", "write", "ftruncate", "fsync"])
+def test_a_write_in_place_that_fails_half_way_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """What fails has done a part: a file system that runs out of room may have made the file longer, or taken some bytes."""
+    fill(tmp_path, {"a.txt": "old text"})
+    os.link(tmp_path / "a.txt", tmp_path / "b.txt")
+    done = getattr(os, call)
+    failed: list[str] = []
+
+    def half(descriptor: int, *given: Any) -> Any:
+        if failed:
+            return done(descriptor, *given)
+        failed.append(call)
+        done(descriptor, *([given[0][:3]] if call == "write" else given))
+        raise OSError(28, "full")
+
+    monkeypatch.setattr(os, call, half)
+    assert refusal(replace_file, Workspace(tmp_path), A, b"old text", b"new and longer") == ("TOOL_FAILED", "DiskFull")
+    assert failed == [call]
+    assert (tmp_path / "b.txt").read_bytes() == b"old text"
+
+
+@pytest.mark.parametrize("links", [1, 2])
+def test_e_05_c_of_two_writes_at_the_same_moment_the_second_sees_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: int
+) -> None:
+    """The first has checked the text and not written yet when the second comes, as of another session of the same folder."""
+    workspace = Workspace(fill(tmp_path, {"a.txt": "old"}))
+    if links == 2:
+        os.link(tmp_path / "a.txt", tmp_path / "b.txt")
+    call = "rename" if links == 1 else "lseek"
+    done = getattr(os, call)
+    second = threading.Thread(target=lambda: answers.append(refusal(replace_file, workspace, A, b"old", b"second")))
+    answers: list[tuple[str, str]] = []
+    looked, over = threading.Event(), threading.Event()
+
+    def late(*given: Any, **more: Any) -> None:
+        if not second.ident:
+            second.start()
+            assert looked.wait(60), "the second one does not wait for the first"
+        done(*given, **more)
+
+    def waiting(_seconds: float) -> None:
+        looked.set()
+        over.wait(60)
+
+    monkeypatch.setattr(os, call, late)
+    monkeypatch.setattr(time, "sleep", waiting)
+    replace_file(workspace, A, b"old", b"1st")
+    over.set()
+    second.join()
+    assert answers == [("STALE", "FileChanged")]
+    assert (tmp_path / "a.txt").read_bytes() == b"1st"
+
+
+@pytest.mark.parametrize("links", [1, 2])
+def test_a_lock_that_another_program_keeps_or_that_there_is_none_of_stops_no_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: int
+) -> None:
+    workspace = Workspace(fill(tmp_path, {"a.txt": "old"}))
+    if links == 2:
+        os.link(tmp_path / "a.txt", tmp_path / "b.txt")
+    monkeypatch.setattr(time, "sleep", refusing)
+    theirs = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(theirs, fcntl.LOCK_EX)
+    replace_file(workspace, A, b"old", b"new")
+    os.close(theirs)
+
+    def none(*_given: Any) -> None:
+        raise OSError(37, "no locks")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    replace_file(workspace, A, b"new", b"newer")
+    assert (tmp_path / "a.txt").read_bytes() == b"newer"
 
 
 @pytest.mark.parametrize("links", [1, 2])

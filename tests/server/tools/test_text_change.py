@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from refold_server.tools.failure import ToolFailure
@@ -86,6 +88,29 @@ async def test_a_clean_buffer_is_edited_on_disk_and_its_editor_is_told(file: Pat
     assert buffers.labels == []
     assert text(await session.edit("4", "5")) == "edited a.txt: line 2", "the disk has what is new"
     assert on_disk(file) == "1\n5\n3\n"
+
+
+async def test_an_editor_is_told_what_was_written_also_when_the_turn_is_cancelled_amid_the_write(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its old text would pass for unsaved changes, and the next edit would be made of that."""
+    buffers = Buffers()
+    buffers.typed(file, "1\n2\n3\n")
+    session = Changing(file.parent, buffers)
+    proposed = await session.proposed("edit_file", path="a.txt", old="2", new="4")
+    told = buffers.saved
+
+    async def saved(buffer: OpenBuffer) -> None:
+        scope.cancel()
+        await anyio.lowlevel.checkpoint()
+        await told(buffer)
+
+    monkeypatch.setattr(buffers, "saved", saved)
+    with anyio.CancelScope() as scope:
+        assert text(await proposed.run()) == "edited a.txt: line 2"
+    assert on_disk(file) == "1\n4\n3\n"
+    assert [buffer.saved for buffer in buffers.open] == [True]
+    assert "4" in text(await session.read())
 
 
 async def test_a_file_that_was_never_saved_is_written_in_its_editor(tmp_path: Path) -> None:
