@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import dropwhile, pairwise
 from typing import Final
 
 from refold_protocol.session.events import ApprovalAsked, ApprovalDecided, ApprovalSubject, TurnEndReason
@@ -58,14 +59,29 @@ def end_sentence(reason: TurnEndReason) -> str:
 
 
 def subject_lines(subject: ApprovalSubject, look: Look) -> Iterator[str]:
-    """Give what a person is asked about, line by line and nothing left out; a diff in its colours."""
-    for line in printable(subject.text.removesuffix("\n")).split("\n"):
+    """Give what a person is asked about, line by line and nothing left out; a diff in its colours. The CR of CR LF shows where
+    a diff has lines without it: it may be what changes."""
+    lines = subject.text.removesuffix("\n").split("\n")
+    told = subject.kind == "diff" and _ends_differ(lines)
+    for whole in lines:
+        line = printable(whole if told else whole.removesuffix("\r"))
         if subject.kind == "diff" and line.startswith("+"):
             yield look.green(line)
         elif subject.kind == "diff" and line.startswith("-"):
             yield look.red(line)
         else:
             yield line
+
+
+def _ends_differ(diff: list[str]) -> bool:
+    """Tell whether some lines of a diff's texts end with CR LF and others with LF; one without an end is neither."""
+    hunks = dropwhile(lambda line: not line.startswith("@@"), (*diff, ""))
+    ends = {
+        line.endswith("\r")
+        for line, following in pairwise(hunks)
+        if line.startswith((" ", "+", "-")) and not following.startswith("\\")
+    }
+    return len(ends) > 1
 
 
 def asked_sentence(asked: ApprovalAsked) -> str:

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold_protocol.session.endings import TURN_ENDS, aborted, blocked, failed
-from refold_protocol.session.events import AbortCause, TurnEndReason, TurnError
+from refold_protocol.session.events import AbortCause, ApprovalSubject, TurnEndReason, TurnError
 from refold_protocol.session.messages import ReasoningBlock, TextBlock, ToolCallBlock, text_content
 from refold_protocol.session.transcript import TranscriptEntry
-from refold_server.cli.people import call_line, end_sentence, entry_lines, one_line, printable
+from refold_server.cli.people import call_line, end_sentence, entry_lines, one_line, printable, subject_lines
 from refold_server.cli.screen import Look
+from refold_server.tools.unified_diff import unified_diff
 
 PLAIN = Look(colour=False)
 
@@ -124,3 +125,24 @@ def test_a_long_result_shows_its_beginning_and_how_much_is_left_out() -> None:
 )
 def test_each_kind_of_entry_is_shown(entry: TranscriptEntry, text: str) -> None:
     assert shown(entry) == text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lines"),
+    [
+        ("a\nb\n", "a\r\nb\n", ["-a", "+a\\x0d", " b"]),
+        ("-- a\nb\n", "-- a\r\nb\n", ["--- a", "+-- a\\x0d", " b"]),
+        (None, "a\r\nb\n", ["+a\\x0d", "+b"]),
+        ("a\r\nb\r\n", "a\r\nc\r\n", [" a", "-b", "+c"]),
+        ("a\r\nb", "a\r\nc", [" a", "-b", "\\ No newline at end of file", "+c", "\\ No newline at end of file"]),
+        ("a\nb\n", "a\nc\n", [" a", "-b", "+c"]),
+    ],
+)
+def test_a_question_shows_where_a_line_s_end_is_what_changes(old: str | None, new: str, lines: list[str]) -> None:
+    subject = ApprovalSubject("diff", unified_diff("f", old, new))
+    assert list(subject_lines(subject, PLAIN))[3:] == lines
+
+
+def test_the_text_of_another_question_is_shown_whole() -> None:
+    shown_lines = list(subject_lines(ApprovalSubject("text", "one\r\ntwo\x1b\n\n"), PLAIN))
+    assert shown_lines == ["one", "two\\x1b", ""]
