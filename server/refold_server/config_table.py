@@ -120,6 +120,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "files of plugins, loaded in this order",
     ),
     _row("plugins.entry_points", checks.flag, "true or false", "whether those of installed packages are loaded; default: true"),
+    _row("plugins.load_timeout_s", _seconds, _SECONDS, "for loading one plugin; what takes longer cannot be used"),
     _later("retry.attempts", "automatic retries", "most attempts of one request", 1),
     _later("retry.base_ms", "automatic retries", "wait before the second attempt"),
     _later("retry.cap_ms", "automatic retries", "longest wait between two attempts"),

@@ -98,10 +98,12 @@ class ToolsConfig(Struct, frozen=True):
 
 
 class PluginsConfig(Struct, frozen=True):
-    """Files of plugins, in the order in which they are loaded; whether those of installed packages come before them."""
+    """Files of plugins, in the order in which they are loaded; whether those of installed packages come before them; how long
+    loading each may take, in seconds."""
 
     paths: tuple[Path, ...] = ()
     entry_points: bool = True
+    load_timeout_s: float = 60.0
     paths_written: Written = Written()
     entry_points_written: Written = Written()
 

@@ -28,6 +28,7 @@ from refold_server.config_types import Config
 from refold_server.enduring import run_to_its_end
 from refold_server.host import Surroundings, surroundings
 from refold_server.lsp.side import LanguageSide
+from refold_server.plugins.aside import Aside
 from refold_server.rpc.approval_requests import ApprovalRequests
 from refold_server.rpc.dispatch import Handler, Service
 from refold_server.rpc.endings import EndReason
@@ -92,6 +93,7 @@ class Daemon:
         self._params = InitializeParams()
         self._ready: _Ready | None = None
         self._opening = asyncio.Lock()
+        self._aside = Aside()
         self._trace = Trace(endpoint.notify)
         self._language = LanguageSide(endpoint, self._sessions, self._spawn)
         self._group: asyncio.TaskGroup
@@ -134,7 +136,7 @@ class Daemon:
 
     async def _open(self) -> _Ready:
         assert self._config is not None  # nothing but `initialize` is dispatched before it
-        shared = await surroundings(self._config, self._language)
+        shared = await surroundings(self._config, self._language, self._aside)
         try:
             store = await open_configured_store(self._config.store, client=_client_name(self._params))
         except BaseException:

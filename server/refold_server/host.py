@@ -21,8 +21,8 @@ from refold_server.compaction.policy import policy_of
 from refold_server.config_call import call_config, permission_mode, step_limit
 from refold_server.config_types import CompactionConfig, Config, Mode
 from refold_server.meters import Meters, ModelTokenMeter
-from refold_server.plugins.aside import aside
-from refold_server.plugins.loading import load_plugins, plugin_sources
+from refold_server.plugins.aside import Aside
+from refold_server.plugins.loading import load_plugins_aside, plugin_sources
 from refold_server.plugins.registry import NO_PLUGINS, Plugins
 from refold_server.prefix.built_in import Sights, built_in
 from refold_server.providers.provider import Provider
@@ -84,10 +84,11 @@ class Surroundings:
         await close_providers()
 
 
-async def surroundings(config: Config, buffers: OpenBuffers = NO_BUFFERS) -> Surroundings:
-    """Load the plugins that the configuration names and give what all sessions share. Raises ConfigError."""
+async def surroundings(config: Config, buffers: OpenBuffers = NO_BUFFERS, aside: Aside | None = None) -> Surroundings:
+    """Load the plugins that the configuration names and give what all sessions share. `aside` remembers those that took too
+    long, for whoever tries again. Raises ConfigError."""
     sources = plugin_sources(config.plugins)
-    return Surroundings(config, buffers, await aside(lambda: load_plugins(sources)) if sources else NO_PLUGINS)
+    return Surroundings(config, buffers, await load_plugins_aside(sources, config.plugins.load_timeout_s, aside or Aside()))
 
 
 def offered(config: Config, loaded: Plugins) -> Registry:

@@ -247,3 +247,26 @@ async def test_a_plugin_that_never_ends_its_import_keeps_neither_the_connection_
             client.connection.process.send_signal(number)
             assert await client.connection.process.wait() in (0, 1)
         opening.cancel()
+
+
+async def test_a_plugin_that_takes_too_long_to_load_is_told_and_is_tried_again_when_it_has_ended(place: Place) -> None:
+    pipe = place.root / "pipe"
+    os.mkfifo(pipe)
+    path = write_plugin(place, "slow", f"open({str(pipe)!r}).read()\ndef register(registry):\n    pass\n")
+    place.script(SAY, more=f"{named(path)}load_timeout_s = 0.5\n")
+    async with place.daemon() as client:
+        both = [client.open_session(cwd=place.workspace), client.open_session(cwd=place.workspace)]
+        for refused in await asyncio.gather(*both, return_exceptions=True):
+            assert isinstance(refused, RpcError)
+            assert f"the plugin of {path} cannot be used: it is still being loaded after 0.5 s" in str(refused)
+            assert "plugins.load_timeout_s" in str(refused)
+        with await asyncio.to_thread(open, pipe, "w"):
+            pipe.rename(place.root / "old")
+            pipe.touch()
+        while True:
+            try:
+                session = await new_session(client, place)
+            except RpcError:  # the thread that was left behind has not ended yet
+                continue
+            break
+        await client.prompt(session, "go")

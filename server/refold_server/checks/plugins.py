@@ -13,19 +13,20 @@ from refold_server.checks.examination import Finding, PluginState
 from refold_server.config_types import Config
 from refold_server.host import offered
 from refold_server.plugins.account import plugin_rows
-from refold_server.plugins.loading import load_plugin, plugin_sources
+from refold_server.plugins.aside import Aside
+from refold_server.plugins.loading import load_plugin_aside, plugin_sources
 from refold_server.plugins.registry import NO_PLUGINS
 
 
-def examine_plugins(config: Config) -> tuple[tuple[PluginState, ...], tuple[Finding, ...]]:
+async def examine_plugins(config: Config) -> tuple[tuple[PluginState, ...], tuple[Finding, ...]]:
     """Give the plugins in the order in which they are loaded, and what is wrong with them."""
-    loaded = NO_PLUGINS
+    loaded, aside = NO_PLUGINS, Aside()
     states: list[PluginState] = []
     found: list[Finding] = []
     with redirect_stdout(sys.stderr):
         for source in plugin_sources(config.plugins):
             try:
-                one = load_plugin(source, loaded)
+                one = await load_plugin_aside(source, loaded, config.plugins.load_timeout_s, aside)
             except ConfigError as error:  # the others can be looked at all the same
                 states.append(PluginState(source.origin))
                 found.append(Finding(error.error_kind, error.message, "correct it, or take it out of the configuration"))

@@ -38,7 +38,6 @@ from refold_server.cli.report import report_lines
 from refold_server.cli.screen import Screen
 from refold_server.config import config_file
 from refold_server.config_types import Config
-from refold_server.plugins.aside import aside
 from refold_server.sessions.models import provider_rows
 from refold_storage.format import DATA_FILE
 from refold_storage.health import Vitals
@@ -78,7 +77,7 @@ async def examine(options: argparse.Namespace) -> Examination:
         examined = await _with_store(examined, config)
     except RefoldError as error:  # what stands outside the store can be told all the same
         examined = replace(examined, findings=(trouble(error),))
-    plugins, broken = await aside(lambda: examine_plugins(config))
+    plugins, broken = await examine_plugins(config)
     found = (*examined.findings, *broken, *findings(examined, keys))
     return replace(examined, plugins=plugins, findings=found)
 

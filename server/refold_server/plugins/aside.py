@@ -1,5 +1,6 @@
-"""Owns the thread in which plugins are imported: whoever waits can be heard meanwhile, and an import that never ends keeps no
-process alive. Must not know what plugins are."""
+"""Owns the threads in which plugins are imported: whoever waits can be heard meanwhile, and an import that never ends keeps
+neither a process alive nor others waiting. No thread can be stopped: one that takes too long stays behind. Must not know
+what plugins are."""
 
 from __future__ import annotations
 
@@ -7,16 +8,41 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from refold_protocol.errors import PluginError
 
 T = TypeVar("T")
 
 
-async def aside(work: Callable[[], T]) -> T:
-    """Do work in a thread of its own and give what it gives. Raises what it raises, and PluginError where that is neither an
-    error nor refold's own doing, as `sys.exit()` or a cancellation out of a module. Cancelled, it leaves the thread alone."""
+class Aside:
+    """Runs work in threads, one for each piece, and remembers what was left behind. For one event loop."""
+
+    def __init__(self) -> None:
+        self._late: Final[dict[str, threading.Thread]] = {}
+
+    async def run(self, name: str, work: Callable[[], T], limit_s: float) -> T:
+        """Do work in a thread of its own and give what it gives. Raises what it raises, and PluginError where that is neither
+        an error nor refold's own doing, as `sys.exit()` or a cancellation out of a module.
+
+        Raises TimeoutError when it takes longer than `limit_s` seconds, and at once while earlier work of that name that did
+        still runs. Cancelled, it leaves the thread alone.
+        """
+        earlier = self._late.pop(name, None)
+        if earlier is not None and earlier.is_alive():
+            self._late[name] = earlier
+            raise TimeoutError
+        thread, answer = _begun(work)
+        try:
+            async with asyncio.timeout(limit_s):
+                return (await answer)[0]
+        except TimeoutError:
+            if answer.cancelled():  # else the work's own
+                self._late[name] = thread
+            raise
+
+
+def _begun(work: Callable[[], T]) -> tuple[threading.Thread, asyncio.Future[tuple[T]]]:
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[tuple[T]] = loop.create_future()
 
@@ -40,5 +66,6 @@ async def aside(work: Callable[[], T]) -> T:
         with suppress(RuntimeError):  # the loop is closed: the connection is over
             loop.call_soon_threadsafe(settle, given, failure)
 
-    threading.Thread(target=run, name="refold plugins", daemon=True).start()
-    return (await answer)[0]
+    thread = threading.Thread(target=run, name="refold plugins", daemon=True)
+    thread.start()
+    return thread, answer

@@ -23,6 +23,7 @@ from msgspec import Struct
 from refold_protocol.errors import ConfigError, RefoldError
 from refold_protocol.json_text import repair_surrogates
 from refold_server.config_types import PluginsConfig, Written
+from refold_server.plugins.aside import Aside
 from refold_server.plugins.chain import MAX_MESSAGE
 from refold_server.plugins.installed import Installed, installed_plugins
 from refold_server.plugins.registry import NO_PLUGINS, Plugins, registered
@@ -62,6 +63,24 @@ def load_plugins(sources: Iterable[Source], before: Plugins = NO_PLUGINS) -> Plu
     for source in sources:
         plugins = plugins.then(load_plugin(source, plugins))
     return plugins
+
+
+async def load_plugins_aside(sources: Iterable[Source], limit_s: float, aside: Aside) -> Plugins:
+    """Load plugins in threads, within `limit_s` seconds each, and give all. Raises ConfigError for the first that cannot be
+    loaded. One that takes too long goes on in its thread, and is not tried again before that has ended."""
+    plugins = NO_PLUGINS
+    for source in sources:
+        plugins = plugins.then(await load_plugin_aside(source, plugins, limit_s, aside))
+    return plugins
+
+
+async def load_plugin_aside(source: Source, before: Plugins, limit_s: float, aside: Aside) -> Plugins:
+    """Load one plugin in a thread and give what it brings. Raises ConfigError, also when it takes longer than `limit_s`."""
+    try:
+        return await aside.run(source.origin, lambda: load_plugin(source, before), limit_s)
+    except TimeoutError:  # never the plugin's own: that is a ConfigError by now
+        late = f"it is still being loaded after {limit_s:g} s; what waits belongs into its handlers, not into its module"
+        raise _fault(source, f"{late}, or plugins.load_timeout_s must be longer") from None
 
 
 def load_plugin(source: Source, before: Plugins = NO_PLUGINS) -> Plugins:

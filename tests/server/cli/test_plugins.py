@@ -9,7 +9,7 @@ import pytest
 from refold_server.checks.examination import ConfigInForce, Examination, PluginState, Versions
 from refold_server.cli.report import report_lines
 from refold_server.cli.screen import Look
-from tests.support.commands import Here
+from tests.support.commands import Here, there
 from tests.support.plugin_files import named, write_plugin, write_tools
 
 GUARD = """
@@ -87,6 +87,20 @@ def test_doctor_tells_which_plugins_are_loaded_and_which_cannot_be(refold: Here)
     assert f"plugin    guard: seams tools/pre-execute ({guard})" in done.lines
     assert any(line.startswith("✗ plugins.paths: ") and "ZeroDivisionError" in line for line in done.lines)
     assert "at import" in done.err
+
+
+def test_one_that_never_ends_its_import_keeps_no_command(refold: Here) -> None:
+    place = refold.place
+    path = write_plugin(place, "slow", "import threading\nthreading.Event().wait()\n")
+    place.configure(f"{named(path)}load_timeout_s = 0.1\n")
+    reason = f"plugins.paths: the plugin of {path} cannot be used: it is still being loaded after 0.1 s; "
+    done = there(place, "run", "go")
+    assert (done.code, done.out) == (2, b"")
+    assert done.err.startswith(f"refold: config.invalid: {reason}")
+    done = there(place, "doctor", "--json")
+    assert (done.code, done.err) == (1, "")
+    (finding,) = done.values[0]["findings"]
+    assert finding["message"].startswith(reason)
 
 
 def test_doctor_tells_of_a_tool_that_nobody_brings(refold: Here) -> None:
