@@ -37,8 +37,10 @@ async def fork_session(
     if title is None:
         return Forked(made.id, made.tail)
     live = await sessions.open(made.id)
-    seq = await live.rename(title, by or Source("client"))
-    await sessions.close(made.id)
+    try:
+        seq = await live.rename(title, by or Source("client"))
+    finally:  # nobody asked for it to be open, whatever became of its title
+        await sessions.close(made.id)
     return Forked(made.id, seq)
 
 

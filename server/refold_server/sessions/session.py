@@ -138,6 +138,8 @@ class Session:
         if given.content != content:
             raise InputUnknownError(f"the key {key!r} was used for another prompt in this session", input=given.input)
         await self.ledger.flush()
+        if self.ledger.accepted_by_key(key) is not event:  # whoever sent it first gave up meanwhile, and it was withdrawn
+            return None
         running = self.turns.running if self.turns.input == given.input else None
         return Accepted(given.input, event.seq, self.ledger.turn_of_input(given.input) or running)
 

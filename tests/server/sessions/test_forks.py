@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.errors import SeqRangeError
+from refold_protocol.errors import SeqRangeError, StorageFullError
 from refold_protocol.ids import SessionId
 from refold_protocol.session.closers import open_at_end
 from refold_protocol.session.events import AbortCause, InstanceStart, TurnEnd
@@ -116,6 +116,27 @@ async def test_a_session_can_be_forked_at_each_of_its_events_and_each_fork_goes_
             await fork_session(sessions, parent, live.ledger.handle.tail + 1)
         pause.go_on.set()
         assert end_of(await live.turns.wait(live.ledger.folds.work.last_turn)) == "completed"
+
+
+async def test_a_fork_that_cannot_be_given_its_title_is_there_without_and_nobody_has_it_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore(clock=lambda: 1_000)
+    async with scripted(store, ScriptedHost(ScriptedProvider(says("ok")))) as sessions:
+        parent = await sessions.create(str(tmp_path))
+        await turn(parent, "one")
+
+        async def full(*_: object) -> int:
+            raise StorageFullError("no space")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Session, "rename", full)
+            with pytest.raises(StorageFullError):
+                await fork_session(sessions, parent.id, None, "a title")
+        (made,) = (record.id for _, record in store.recent(limit=9) if record.parent is not None)
+        assert sessions.live(made) is None
+        assert not store.is_owned(made)
+        assert not store.get(made).summary.titled
 
 
 @given(logs().filter(lambda log: bool(log.events)), st.data())

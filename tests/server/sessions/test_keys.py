@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import anyio
 import pytest
 
 from refold_protocol.errors import InputUnknownError, StorageFullError
@@ -12,6 +15,7 @@ from refold_server.sessions.session import Session
 from refold_storage.memory import MemoryStore
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, says
 from tests.support.loops import CLIENT, NAME, scripted_session, types
+from tests.support.stores import until
 
 pytestmark = pytest.mark.anyio
 
@@ -76,6 +80,30 @@ async def test_a_prompt_that_could_not_be_made_durable_leaves_its_key_free(monke
             with pytest.raises(StorageFullError):
                 await session.start(WORDS, CLIENT, "k")
         assert await session.accepted_before("k", WORDS) is None
+        _, number, _ = await session.start(WORDS, CLIENT, "k")
+        await session.turns.wait(number)
+
+
+async def test_a_key_whose_first_prompt_is_given_up_while_the_second_one_waits_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the second one would be told of an input that was withdrawn, and nothing would ever run."""
+    async with scripted_session(ScriptedHost(ScriptedProvider(says("done")))) as session:
+        disk, waiting = anyio.Event(), list[str]()
+        flush = Ledger.flush
+
+        async def late(ledger: Ledger) -> int:
+            waiting.append("flush")
+            await disk.wait()
+            return await flush(ledger)
+
+        monkeypatch.setattr(Ledger, "flush", late)
+        first = asyncio.ensure_future(session.start(WORDS, CLIENT, "k"))
+        second = asyncio.ensure_future(session.accepted_before("k", WORDS))
+        await until(lambda: len(waiting) == 2)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        disk.set()
+        assert await second is None
         _, number, _ = await session.start(WORDS, CLIENT, "k")
         await session.turns.wait(number)
 
