@@ -13,7 +13,7 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold_protocol.errors import LogError
+from refold_protocol.errors import LogBusyError, LogError
 from refold_protocol.ids import WriterId
 from refold_protocol.session.events import Event
 from refold_storage.accept import Batch, Head
@@ -120,6 +120,14 @@ class Backlog:
             self.on_durable(seq)
         if cleared and self.on_trouble is not None:
             self.on_trouble(None)
+
+    def hold_up(self, error: LogBusyError) -> None:
+        """Tell watchers that the disk is waited for too long, unless they know of worse. What waits may still land. Event
+        loop."""
+        if self.trouble is None:
+            self.trouble = error
+            if self.on_trouble is not None:
+                self.on_trouble(error)
 
     def disappoint(self, error: LogError, attempt: int) -> None:
         """Tell watchers, and the waiters of commit `attempt`, that it failed. Event loop."""

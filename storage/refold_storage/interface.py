@@ -30,7 +30,8 @@ DurableWatcher: TypeAlias = Callable[[int], None]
 """Told the seq of the last durable event whenever that rose, on the event loop's thread."""
 
 TroubleWatcher: TypeAlias = Callable[[LogError | None], None]
-"""Told why a commit failed, each time, and None when a later one succeeded; on the event loop's thread."""
+"""Told why a commit failed, each time, or that a flush ran out of time, and None when a later commit succeeded; on the event
+loop's thread."""
 
 Clock: TypeAlias = Callable[[], int]
 """Gives Unix epoch milliseconds."""
@@ -71,7 +72,7 @@ class Handle(Protocol):
 
     @property
     def trouble(self) -> LogError | None:
-        """Why accepted events could not be committed when that was tried last; None while all is well."""
+        """Why accepted events could not be committed when that was tried last, or in time; None while all is well."""
         ...
 
     @property
@@ -122,8 +123,9 @@ class Handle(Protocol):
         ...
 
     def watch_trouble(self, watcher: TroubleWatcher) -> Callable[[], None]:
-        """Call `watcher` when a commit failed (on all handles of the store, when it cannot be written any more) and when
-        one succeeded after that; give the function that stops it. Never called on a read handle."""
+        """Call `watcher` when a commit failed (on all handles of the store, when it cannot be written any more) or a flush
+        of this handle ran out of time, and when a commit succeeded after that; give the function that stops it. Never
+        called on a read handle."""
         ...
 
     def records(self, first: int = 0) -> Iterator[Record]:

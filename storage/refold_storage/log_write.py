@@ -217,9 +217,9 @@ class WriteHandle:
         if not waiter.future.done():
             holder = self._commits.environment.note.read()
             who = "" if holder is None else f"; process {holder} had the store's write lock last"
-            waiter.future.set_exception(
-                LogBusyError(f"the log was not on disk after {seconds:g} s{who}", holder=holder, seq=waiter.seq)
-            )
+            error = LogBusyError(f"the log was not on disk after {seconds:g} s{who}", holder=holder, seq=waiter.seq)
+            waiter.future.set_exception(error)
+            self._backlog.hold_up(LogBusyError(error.message, **error.details))
 
     def _read(self, first: int, last: int) -> Iterator[Event]:
         while first <= last:
@@ -251,7 +251,7 @@ class WriteHandle:
         """Why nothing more is accepted: the memory for what waits is used up."""
         reason = f"{self._backlog.size} bytes of events of session {self.id} wait for the disk, and no more are taken"
         if self.trouble is not None:
-            return type(self.trouble)(f"{reason}: {self.trouble.message}")
+            return type(self.trouble)(f"{reason}: {self.trouble.message}", **self.trouble.details)
         return LogBusyError(reason, holder=self._commits.environment.note.read())
 
     def _unwritable(self) -> LogError:

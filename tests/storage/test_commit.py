@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from refold_protocol.errors import LogBusyError, LogUnwritableError, StorageFullError
+from refold_protocol.errors import LogBusyError, LogError, LogUnwritableError, StorageFullError
 from refold_storage.commit import COMMIT_BYTES
 from refold_storage.interface import Handle
 from refold_storage.lmdb_store import open_store
@@ -186,12 +186,18 @@ async def test_a_flush_that_takes_too_long_names_the_process_that_has_the_write_
     store: LmdbStore, stages: Stages, tmp_path: Path
 ) -> None:
     handle = await filled(store, chunks(1))
+    told: list[LogError | None] = []
+    handle.watch_trouble(told.append)
     with StoreChild("hold", tmp_path) as child:
         assert child.answer() == "ready"
         child.signal(signal.SIGSTOP)
         handle.append(chunks(3))
         with pytest.raises(LogBusyError) as caught:
             await handle.flush(timeout=0.05)
+        with pytest.raises(LogBusyError):
+            await handle.flush(timeout=0.05)
+        assert isinstance(handle.trouble, LogBusyError)
+        assert handle.trouble.details["holder"] == child.pid
         assert caught.value.details["holder"] == child.pid
         assert str(child.pid) in caught.value.message
         assert handle.durable == 0
@@ -199,6 +205,8 @@ async def test_a_flush_that_takes_too_long_names_the_process_that_has_the_write_
         child.signal(signal.SIGCONT)
         assert child.ask() == "free"
         assert await handle.flush() == 3
+    assert [type(error) for error in told] == [LogBusyError, type(None)]
+    assert handle.trouble is None
 
 
 async def test_a_handle_closed_while_the_log_is_busy_frees_its_lease_and_writes_nothing_later(

@@ -172,7 +172,7 @@ async def test_a_fork_that_fails_for_another_reason_than_space_is_the_end_of_wri
     handle = await filled(store, chunks(3))
     told: list[LogError | None] = []
     handle.watch_trouble(told.append)
-    with pytest.raises(LogUnwritableError, match="says the test.*start again"):
+    with pytest.raises(LogUnwritableError, match=r"says the test.*start again"):
         await store.fork(SESSION, 1, new(OTHER))
     assert isinstance(handle.trouble, LogUnwritableError)
     await until(lambda: bool(told))  # nothing of this session was on its way

@@ -11,7 +11,7 @@ import anyio
 from msgspec import Struct
 
 from refold_protocol.dialects.registry import dialect_named
-from refold_protocol.errors import LogError, ProviderError
+from refold_protocol.errors import LogBusyError, LogError, ProviderError
 from refold_protocol.json_text import is_json_object
 from refold_protocol.session.chunks import assemble, with_call_ids, without_calls
 from refold_protocol.session.events import (
@@ -128,12 +128,13 @@ async def _record_request(instance: Instance, request: Request, turn: int, step:
 
 
 async def _stream(instance: Instance, outgoing: Outgoing, turn: int, step: int) -> None:
-    """Record the reply as it comes. Raises LogError as soon as a commit fails: what streams on could not be kept."""
+    """Record the reply as it comes. Raises LogError as soon as a commit fails: what streams on could not be kept. One that
+    is late is waited for."""
     ledger, scope = instance.ledger, anyio.CancelScope()
     stalled: list[LogError] = []
 
     def stall(trouble: LogError | None) -> None:
-        if trouble is not None:
+        if trouble is not None and not isinstance(trouble, LogBusyError):
             stalled.append(trouble)
             scope.cancel()
 
