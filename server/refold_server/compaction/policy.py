@@ -14,6 +14,9 @@ from refold_protocol.errors import ConfigError
 from refold_protocol.session.events import SessionSettings
 from refold_server.config_types import CompactionConfig
 
+_WORTH: Final = 10
+"""Room is made for a while where at least one in so many tokens of the window becomes free."""
+
 RETAINED_SHARE: Final = 0.16
 """The share of the window that stays as it is at the end of the history, where nothing else is set."""
 
@@ -33,6 +36,23 @@ class Bounds(Struct, frozen=True, gc=False):
     window: int
     threshold: int
     retain: int
+
+    @property
+    def brim(self) -> int:
+        """From how many tokens on room is made whatever it costs: half-way from the threshold to the window's end."""
+        return (self.threshold + self.window) // 2
+
+    @property
+    def worth(self) -> int:
+        """How many tokens must be new to a summary before the brim, and become free where results are cut. Where header and
+        tail alone come near the threshold, each message would else be summed up by itself: for a whole request each time, and
+        the cache behind it."""
+        return self.window // _WORTH
+
+    @property
+    def least(self) -> int:
+        """The same at the brim, where room is needed: from fewer tokens no room comes that is worth a call."""
+        return self.worth // 4
 
 
 def bounds_of(policy: CompactionConfig, window: int) -> Bounds:

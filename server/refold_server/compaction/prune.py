@@ -65,7 +65,7 @@ def before_tail(prices: Sequence[int], retain: int) -> int:
 
 def relief(pressure: int, bounds: Bounds) -> int:
     """Give how many tokens must be saved so that shortening is enough by itself for a while."""
-    return pressure - (bounds.threshold - bounds.window // 10)
+    return pressure - (bounds.threshold - bounds.worth)
 
 
 def _cuts(priced: Iterable[tuple[Event, int]], large: int, meter: ModelTokenMeter) -> Iterator[Cut]:

@@ -5,6 +5,8 @@ Changes nothing, and appends nothing. When something is done about it is `room.p
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -14,6 +16,7 @@ from refold_protocol.session.header_types import CallConfig, EpochHeader
 from refold_protocol.session.messages import Message, text_content
 from refold_protocol.session.meter import Pressure, SurfacePrices
 from refold_protocol.session.meter_profile import UNCONFIGURED, TokenMeterError
+from refold_protocol.session.region import is_summary
 from refold_server.compaction.plan import Ground, Plan, planned, scale_of
 from refold_server.compaction.policy import Bounds, bounds_of
 from refold_server.compaction.prune import Cut, before_tail, cuts_of, relief
@@ -21,6 +24,9 @@ from refold_server.compaction.words import instructions, replacement
 from refold_server.config_types import CompactionConfig
 from refold_server.loop.instance import Instance
 from refold_server.meters import ModelTokenMeter
+
+_LESS: Final = 4
+"""One in so many tokens of the tail stays where the tail is what fills the window."""
 
 
 class Gauge(Struct, frozen=True):
@@ -89,6 +95,30 @@ def plan_of(instance: Instance, gauge: Gauge, aim: Aim, most: int | None = None)
         _scale(gauge, aim),
     )
     return planned(ground, aim.retain, most)
+
+
+def worthwhile(instance: Instance, gauge: Gauge, aim: Aim) -> Plan | None:
+    """Plan a compaction that is worth its call: much of what is summed up was in no summary before. At the brim a smaller one
+    is taken as well, and less stays at the end, so that the next one is not due at once."""
+    plan = plan_of(instance, gauge, aim)
+    if plan is not None and _news(instance, gauge, aim, plan) >= gauge.bounds.worth:
+        return plan
+    if not is_brimful(gauge, aim):
+        return None
+    plan = plan_of(instance, gauge, replace(aim, retain=aim.retain // _LESS)) or plan
+    return plan if plan is not None and _news(instance, gauge, aim, plan) >= gauge.bounds.least else None
+
+
+def _news(instance: Instance, gauge: Gauge, aim: Aim, plan: Plan) -> float:
+    """Give how many tokens of a plan's region no summary stands for yet, as its provider counts them."""
+    first = instance.ledger.folds.horizon.surface.nodes[0]
+    known = gauge.surface.nodes[0].tokens if is_summary(first) else 0
+    return (plan.region.tokens - known) * _scale(gauge, aim)
+
+
+def is_brimful(gauge: Gauge, aim: Aim) -> bool:
+    """Tell whether room must be made whatever it costs."""
+    return aim.refused or gauge.pressure.tokens >= gauge.bounds.brim
 
 
 def cuts_in(instance: Instance, gauge: Gauge, aim: Aim, *, everywhere: bool = False) -> tuple[Cut, ...]:

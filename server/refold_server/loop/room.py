@@ -20,7 +20,7 @@ from refold_server.compaction.failure import CompactionError
 from refold_server.compaction.plan import Plan
 from refold_server.compaction.words import instructions
 from refold_server.loop.compacting import Job, Landed, compact
-from refold_server.loop.gauge import Aim, Gauge, cuts_in, gauge_of, plan_of, summary_config
+from refold_server.loop.gauge import Aim, Gauge, cuts_in, gauge_of, is_brimful, plan_of, summary_config, worthwhile
 from refold_server.loop.instance import Instance
 from refold_server.plugins.payloads import Place
 
@@ -72,7 +72,7 @@ class Room:
         """End the step, make room once, and give what will be said if that was not enough."""
         instance, aim = self._instance, Aim("overflow", gauge.bounds.retain, refused=True)
         cuts = cuts_in(instance, gauge, aim)
-        plan = None if cuts else plan_of(instance, gauge, aim)
+        plan = None if cuts else worthwhile(instance, gauge, aim)
         if plan is None:
             cuts = cuts or cuts_in(instance, gauge, aim, everywhere=True)
         if plan is None and not cuts:
@@ -95,11 +95,12 @@ class Room:
             return False
         aim = Aim("pressure", gauge.bounds.retain)
         cuts = cuts_in(instance, gauge, aim)
-        plan = None if cuts else plan_of(instance, gauge, aim)
+        plan = None if cuts else worthwhile(instance, gauge, aim)
         if plan is not None:
             await _run(instance, place, gauge, plan, aim)
             return True
-        cuts = cuts or cuts_in(instance, gauge, aim, everywhere=True)
+        if not cuts and is_brimful(gauge, aim):  # else what the model has not read yet would be cut from every result
+            cuts = cuts_in(instance, gauge, aim, everywhere=True)
         instance.ledger.append(*(cut.draft for cut in cuts))
         return bool(cuts)
 
