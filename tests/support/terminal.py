@@ -18,10 +18,12 @@ COLOURS = re.compile(rb"\x1b\[\d+m")
 
 
 class Terminal:
-    """A command that runs on a terminal of its own, which it is controlled by. `shown` is all that was read so far."""
+    """A command that runs on a terminal of its own, which it is controlled by. `shown` is all that was read so far; `typed`
+    is what was typed before the command began."""
 
-    def __init__(self, place: Place, *arguments: str, **popen: Any) -> None:
+    def __init__(self, place: Place, *arguments: str, typed: str = "", **popen: Any) -> None:
         self._controller, end = pty.openpty()
+        os.write(self._controller, typed.encode())
         streams: dict[str, Any] = {"stdin": end, "stdout": end, "stderr": end} | popen
         self.process = start(
             place,
@@ -71,9 +73,9 @@ class Terminal:
 
 
 @contextmanager
-def on_terminal(place: Place, *arguments: str, **popen: Any) -> Generator[Terminal]:
-    """Run a command on a terminal."""
-    terminal = Terminal(place, *arguments, **popen)
+def on_terminal(place: Place, *arguments: str, typed: str = "", **popen: Any) -> Generator[Terminal]:
+    """Run a command on a terminal, on which `typed` was typed before."""
+    terminal = Terminal(place, *arguments, typed=typed, **popen)
     try:
         yield terminal
     finally:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+import termios
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -61,8 +63,13 @@ def _refused(aside: Screen, titles: Sequence[str]) -> int | None:
     for title in titles:
         aside.line(f"  {title}")
     many = "this session" if len(titles) == 1 else f"these {len(titles)} sessions"
+    with suppress(termios.error):  # what was typed before the question is no answer to it; a terminal that is gone gives none
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
     aside.put(f"Delete {many} for good? y: yes, N: no > ", now=True)
-    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+    answer = sys.stdin.readline()
+    if answer.strip().lower() in ("y", "yes"):
         return None
+    if not answer:  # the person ended their input, and not the line
+        aside.line()
     aside.line("Nothing was deleted.")
     return INTERRUPTED

@@ -11,6 +11,7 @@ from typing import Final
 from refold_protocol.rpc.listing import SessionListResult, SessionRow
 from refold_protocol.rpc.params import SessionListParams
 from refold_protocol.rpc.results import ForkOrigin
+from refold_server.sessions.prompts import folded
 from refold_server.sessions.registry import Sessions, folder_path
 from refold_storage.interface import RecentCursor, SessionRecord
 
@@ -20,6 +21,9 @@ LOOKED_AT: Final = 10_000
 SEARCHED_EVENTS: Final = 100_000
 """Events of logs that one page reads for prompts, a tenth of a second or so; it ends behind the session with which it got
 there, and has a next one."""
+
+MAX_CURSOR: Final = (1 << 64) - 1
+"""The largest number of a cursor."""
 
 CHUNK: Final = 200
 """Rows that are read from the catalogue at a time."""
@@ -68,7 +72,10 @@ def read_cursor(text: str) -> RecentCursor:
     activity, dot, number = text.partition(".")
     if not (dot and activity.isascii() and activity.isdigit() and number.isascii() and number.isdigit()):
         raise ValueError(text)
-    return int(activity), int(number)
+    cursor = int(activity), int(number)
+    if max(cursor) > MAX_CURSOR:
+        raise ValueError(text)
+    return cursor
 
 
 def _records(sessions: Sessions, before: RecentCursor | None) -> Iterator[tuple[RecentCursor, SessionRecord]]:
@@ -85,14 +92,14 @@ class _Sought:
         self._prompts = sessions.prompts
         self._archived = wanted.archived
         self._folder = None if wanted.cwd is None else str(folder_path(wanted.cwd))
-        self._text = "" if wanted.text is None else wanted.text.casefold()
+        self._text = "" if wanted.text is None else folded(wanted.text)
 
     async def fits(self, record: SessionRecord) -> bool:
         if record.archived and not self._archived:
             return False
         if self._folder is not None and record.cwd != self._folder:
             return False
-        if self._text in (record.summary.title or "").casefold():
+        if self._text in folded(record.summary.title or ""):
             return True
         self.read += self._prompts.cost(record)
         return await self._prompts.hold(record, self._text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from typing import Final
+from unicodedata import normalize
 
 import anyio.lowlevel
 from msgspec import Struct
@@ -39,9 +40,9 @@ class Prompts:
         """Give the number of events that `hold` would read."""
         return 0 if self._find(record) is not None else record.tail + 1
 
-    async def hold(self, record: SessionRecord, folded: str) -> bool:
-        """Tell whether a prompt or a steering message of a session holds a text, which is case-folded. A log that cannot be
-        read, or was deleted meanwhile, holds nothing."""
+    async def hold(self, record: SessionRecord, text: str) -> bool:
+        """Tell whether a prompt or a steering message of a session holds a text, which is as `folded` gives it. A log that
+        cannot be read, or was deleted meanwhile, holds nothing."""
         found = self._find(record)
         if found is None:
             try:
@@ -49,7 +50,7 @@ class Prompts:
             except RefoldError:  # whoever opens the session is told what is wrong with it
                 return False
             self._keep(record, found)
-        return folded in found
+        return text in found
 
     def _find(self, record: SessionRecord) -> str | None:
         kept = self._kept.get(record.id)
@@ -82,7 +83,14 @@ class Prompts:
                 await anyio.lowlevel.checkpoint()
         finally:
             await handle.close()
-        return "\n".join(texts).casefold()
+        return folded("\n".join(texts))
+
+
+def folded(text: str) -> str:
+    """Give a text in the form in which texts are compared: whatever its case, and however its letters are put together."""
+    if text.isascii():
+        return text.lower()
+    return normalize("NFC", normalize("NFD", text).casefold())
 
 
 class _Kept(Struct, frozen=True, gc=False):

@@ -75,6 +75,18 @@ def test_on_a_terminal_somebody_is_asked(refold: Here, sessions: tuple[str, str]
     assert listed(refold) == ([two] if code == 0 else [two, one])
 
 
+def test_what_was_typed_before_the_question_is_no_answer_and_the_end_of_input_is_a_no(
+    refold: Here, sessions: tuple[str, str], place: Place
+) -> None:
+    one, two = sessions
+    with on_terminal(place, "delete", one, typed="y\n") as terminal:
+        terminal.until("> ")
+        terminal.types("\x04")
+        assert terminal.end() == 6
+        assert terminal.shown.replace("\b", "").replace("^D", "").endswith("N: no > \nNothing was deleted.\n")
+    assert listed(refold) == [two, one]
+
+
 def test_an_archived_session_is_out_of_the_list_until_it_is_brought_back(refold: Here, sessions: tuple[str, str]) -> None:
     one, two = sessions
     done = refold("archive", one)

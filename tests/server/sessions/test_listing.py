@@ -98,6 +98,23 @@ async def test_text_is_looked_for_in_titles_whatever_its_case() -> None:
     assert await shelf.pages(9, text="") == [["s3", "s2", "s1", "s0"]]
 
 
+@pytest.mark.parametrize("text", ["caf\u00e9", "cafe\u0301", "CAF\u00c9", "CAFE\u0301"])
+async def test_a_letter_is_found_however_its_marks_are_put_to_it(text: str) -> None:
+    shelf = Shelf()
+    await shelf.put("Le caf\u00e9", "Le cafe\u0301", "Le cafe")
+    one = await asked(shelf, "Au cafe\u0301?")
+    two = await asked(shelf, "Au caf\u00e9?")
+    assert await shelf.pages(9, text=text) == [[two, one, "s1", "s0"]]
+
+
+@pytest.mark.parametrize("text", [".*", "[a", "(", "\\d+", "%", "_", "*", "^go", "go$", "a|b"])
+async def test_text_means_itself_and_is_no_pattern(text: str) -> None:
+    shelf = Shelf()
+    await shelf.put("Title", f"x{text}y")
+    one = await asked(shelf, f"one {text.upper()} two")
+    assert await shelf.pages(9, text=text) == [[one, "s1"]]
+
+
 async def asked(shelf: Shelf, *texts: str, mode: str = "prompt") -> SessionId:
     """A session that was asked these things, the first of which became its title."""
     await shelf.put("Title")
@@ -202,6 +219,12 @@ async def test_a_row_without_activity_of_its_own_has_the_time_of_its_creation() 
 @given(st.tuples(st.integers(0, 1 << 60), st.integers(0, 1 << 60)))
 def test_a_cursor_that_was_written_is_read_again(cursor: tuple[int, int]) -> None:
     assert read_cursor(write_cursor(cursor)) == cursor
+
+
+@pytest.mark.parametrize("text", ["1.18446744073709551616", "18446744073709551616.1", "1." + "9" * 5_000])
+def test_a_number_that_no_page_ends_with_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\A"):
+        read_cursor(text)
 
 
 @given(st.text(alphabet="0123456789.-+ _e٣²", max_size=8))
