@@ -23,6 +23,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._selector_of_time.now
 
+    def block(self, seconds: float) -> None:
+        """Let time go by while nothing else happens, as code that blocks does."""
+        self._selector_of_time.now += seconds
+
     def timers(self) -> int:
         """Count the timers that are still to come."""
         scheduled: list[asyncio.TimerHandle] = getattr(self, "_scheduled")  # noqa: B009 - asyncio has no public name for it

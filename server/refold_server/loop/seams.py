@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from inspect import iscoroutine
-from time import perf_counter
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -21,7 +19,7 @@ from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import Chunk, InputBlock, Message, Source, text_content
 from refold_server.loop.composition import Composition, compose
 from refold_server.plugins import seam as at
-from refold_server.plugins.chain import Failure, Report, ask, failure_of, waterfall
+from refold_server.plugins.chain import Failure, Report, ask, waterfall
 from refold_server.plugins.frozen import (
     frozen_answer,
     frozen_assembled,
@@ -30,6 +28,7 @@ from refold_server.plugins.frozen import (
     frozen_decision,
     frozen_summary,
 )
+from refold_server.plugins.observing import look
 from refold_server.plugins.payloads import (
     Accept,
     Answered,
@@ -54,11 +53,10 @@ from refold_server.plugins.payloads import (
     Summarising,
     Summary,
 )
-from refold_server.plugins.registry import NO_PLUGINS, Plugins, Registered
+from refold_server.plugins.registry import NO_PLUGINS, Plugins
 from refold_server.plugins.seam import Seam
 from refold_server.plugins.streaming import Send, streaming
 from refold_server.tools.execute import ToolAnswer
-from refold_server.tools.faults import Interrupted
 
 
 class Submitted(Struct, frozen=True, gc=False):
@@ -235,7 +233,7 @@ class Seams:
         self.observing = True
         try:
             for one in self._plugins.at(seam):
-                failure = _look(one, seen)
+                failure = look(one, seen)
                 if failure is not None and (one.plugin, seam.name) not in self._blind:
                     self._blind[one.plugin, seam.name] = failure
                     _log.warning("%s", failure.sentence)
@@ -248,30 +246,6 @@ class Seams:
             if failure is not None:
                 self._blind[key] = None
                 self.report(failure)
-
-
-def _look(one: Registered[Any], seen: object) -> Failure | None:
-    began = perf_counter()
-    failure: Failure | None = None
-    try:
-        given = one.handler(seen)
-        if iscoroutine(given):
-            given.close()
-            raise TypeError("its handler is async, and nobody waits here")
-    except Interrupted:
-        raise
-    except BaseException as error:  # noqa: BLE001 - what was seen stays as it is whatever a plugin thinks of it
-        failure = failure_of(one, error)
-    seconds = perf_counter() - began
-    one.tally.add(seconds, failed=failure is not None)
-    if one.tally.is_news(seconds):
-        _log.warning(
-            "The plugin %r took %d ms at %s, and every session waited for it. Let it do the work in a task of its own.",
-            one.plugin,
-            seconds * 1000,
-            one.seam.name,
-        )
-    return failure
 
 
 def _told(failure: Failure) -> None:

@@ -146,7 +146,7 @@ async def attempt(
     what it gives or raises after somebody cancelled the turn counts for nothing.
     """
     task = asyncio.current_task()
-    given: Value | Failure = _late(one)
+    given: Value | Failure = late(one)
     try:
         with limit.running():
             given = accept(_finished(await call()))
@@ -179,6 +179,8 @@ async def _measured(
     given: Value | Failure | None = None
     try:
         given = await attempt(one, limit, call, accept, passing)
+        if limit.is_up:  # it kept the loop to itself: nobody could stop it in time
+            given = late(one)
         return given
     finally:
         one.tally.add(limit.spent, failed=isinstance(given, Failure))
@@ -202,7 +204,8 @@ def _failure(one: Registered[Any], message: str) -> Failure:
     return Failure(one.plugin, one.seam.name, message)
 
 
-def _late(one: Registered[Any]) -> Failure:
+def late(one: Registered[Any]) -> Failure:
+    """Give the failure of a handler whose time is up."""
     return _failure(one, f"it took longer than {one.limit_s:g} s")
 
 

@@ -16,7 +16,7 @@ import anyio.lowlevel
 from refold_protocol.errors import PluginError
 from refold_protocol.session.messages import Chunk, FinishChunk
 from refold_protocol.session.request import Request
-from refold_server.plugins.chain import Failure, Report, attempt, failure_of
+from refold_server.plugins.chain import Failure, Report, attempt, failure_of, late
 from refold_server.plugins.frozen import frozen_chunk
 from refold_server.plugins.limit import Limit
 from refold_server.plugins.payloads import Outgoing
@@ -113,7 +113,7 @@ class _Wrapper:
         if isinstance(chunk, Failure):
             return chunk
         if self._limit.is_up:
-            return self._failure(f"it took longer than {self._one.limit_s:g} s")
+            return late(self._one)
         if chunk is not _ENDED:
             self._finished = self._finished or type(chunk) is FinishChunk
             return cast("Chunk", chunk)

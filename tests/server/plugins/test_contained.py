@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -10,13 +11,13 @@ import pytest
 
 from refold_protocol.session.events import PluginFailed, TurnEnd
 from refold_server.plugins import SEAMS, Context, StepAhead, context
-from refold_server.plugins.seam import EXECUTE, PRE_EXECUTE, PRE_STEP, PROMPT_SUBMIT, SUMMARISE, Seam
+from refold_server.plugins.seam import EXECUTE, PRE_EXECUTE, PRE_STEP, PROMPT_SUBMIT, STREAM, SUMMARISE, Seam
 from refold_server.sessions.session import Session
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import assert_proven, echo, fill, scripted_session, turn
 from tests.support.misbehaviour import ANY_NONSENSE, OWN_NONSENSE, RAISING, giving, handler
 from tests.support.plugging import failures, of_type, plugin, said, together
-from tests.support.virtual_time import run_in_virtual_time
+from tests.support.virtual_time import VirtualTimeLoop, run_in_virtual_time
 
 pytestmark = pytest.mark.anyio
 
@@ -115,6 +116,27 @@ async def test_what_a_handler_raises_after_it_got_the_rest_is_contained_and_told
 def test_a_handler_that_never_returns_is_stopped_and_told(seam: Seam[Any], after: bool) -> None:
     broken = handler(seam, anyio.sleep_forever, after=after)
     recorded = run_in_virtual_time(assert_contained(seam, broken, limit_s=7))
+    assert {one.message for one in recorded} == {"it took longer than 7 s"}
+
+
+@pytest.mark.parametrize("seam", WAITING, ids=lambda seam: seam.name)
+def test_a_handler_that_blocks_the_loop_for_too_long_is_told_when_it_gives_something_after_all(seam: Seam[Any]) -> None:
+    def block(loop: asyncio.AbstractEventLoop) -> None:
+        assert isinstance(loop, VirtualTimeLoop)
+        loop.block(7)
+
+    passing = handler(seam, giving(lambda: None)) if seam.mode == "serial" else _passing_on(seam)
+
+    async def late(*given: Any) -> object:
+        block(asyncio.get_running_loop())
+        return await passing(*given)
+
+    async def late_chunks(*given: Any) -> Any:
+        block(asyncio.get_running_loop())
+        async for chunk in passing(*given):
+            yield chunk
+
+    recorded = run_in_virtual_time(assert_contained(seam, late_chunks if seam is STREAM else late, limit_s=7))
     assert {one.message for one in recorded} == {"it took longer than 7 s"}
 
 

@@ -9,8 +9,16 @@ import anyio
 import pytest
 
 from refold_protocol.session.messages import Message
-from refold_server.loop import seams
-from refold_server.plugins import OBSERVE, PRE_STEP, SESSION_PREFIX, Composing, PluginRegistry, Recorded, StepAhead
+from refold_server.plugins import (
+    OBSERVE,
+    PRE_STEP,
+    SESSION_PREFIX,
+    Composing,
+    PluginRegistry,
+    Recorded,
+    StepAhead,
+    observing,
+)
 from refold_server.plugins.account import plugin_rows
 from refold_server.plugins.payloads import NextPrefix
 from refold_server.plugins.registry import registered
@@ -96,7 +104,7 @@ async def test_a_slow_observer_is_named_once_with_its_time(
             yield now
             now += 0.06
 
-    monkeypatch.setattr(seams, "perf_counter", clock().__next__)
+    monkeypatch.setattr(observing, "perf_counter", clock().__next__)
     plugins = plugin((OBSERVE, look), name="slow")
     with caplog.at_level(logging.WARNING):
         async with scripted_session(ScriptedHost(ScriptedProvider(says("ok"))), plugins=plugins) as session:
