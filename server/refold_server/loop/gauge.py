@@ -16,7 +16,7 @@ from refold_protocol.session.header_types import CallConfig, EpochHeader
 from refold_protocol.session.messages import Message, text_content
 from refold_protocol.session.meter import Pressure, SurfacePrices
 from refold_protocol.session.meter_profile import UNCONFIGURED, TokenMeterError
-from refold_protocol.session.region import is_summary
+from refold_protocol.session.region import is_summary, region_of
 from refold_server.compaction.plan import Ground, Plan, planned, scale_of
 from refold_server.compaction.policy import Bounds, bounds_of
 from refold_server.compaction.prune import Cut, before_tail, cuts_of, relief
@@ -82,10 +82,27 @@ async def gauge_of(
 
 def plan_of(instance: Instance, gauge: Gauge, aim: Aim, most: int | None = None) -> Plan | None:
     """Plan a compaction of a region that costs at most `most` by estimate; None where there is nothing to sum up."""
+    return planned(_ground(instance, gauge, aim), aim.retain, most)
+
+
+def why_no_plan(instance: Instance, gauge: Gauge, aim: Aim) -> str:
+    """Say why nothing could be planned: there is nothing, or the request for a summary has no room for any of it."""
+    ground = _ground(instance, gauge, aim)
+    region = region_of(ground.nodes, ground.prices, 0)
+    if region is None or region.tokens <= ground.frame:
+        return "There is nothing in this session's history that could be summed up."
+    beside = int(ground.beside * ground.scale)
+    return (
+        f"The request for a summary would not fit: beside the history it takes about {beside:,} of the "
+        f"{ground.window:,} tokens of the window, and the first messages do not fit into the rest."
+    )
+
+
+def _ground(instance: Instance, gauge: Gauge, aim: Aim) -> Ground:
     asked = gauge.meter.estimate_message(Message("user", text_content(instructions(aim.wishes))))
     config = summary_config(instance, gauge)
     bound = gauge.policy.summary_max_tokens
-    ground = Ground(
+    return Ground(
         instance.ledger.folds.horizon.surface.nodes,
         gauge.prices(),
         gauge.pressure.header + asked,
@@ -94,7 +111,6 @@ def plan_of(instance: Instance, gauge: Gauge, aim: Aim, most: int | None = None)
         bound if config.max_tokens is None else min(bound, config.max_tokens),
         _scale(gauge, aim),
     )
-    return planned(ground, aim.retain, most)
 
 
 def worthwhile(instance: Instance, gauge: Gauge, aim: Aim) -> Plan | None:

@@ -20,7 +20,7 @@ from refold_server.compaction.failure import CompactionError
 from refold_server.compaction.plan import Plan
 from refold_server.compaction.words import instructions
 from refold_server.loop.compacting import Job, Landed, compact
-from refold_server.loop.gauge import Aim, Gauge, cuts_in, gauge_of, is_brimful, plan_of, summary_config, worthwhile
+from refold_server.loop.gauge import Aim, Gauge, cuts_in, gauge_of, is_brimful, plan_of, summary_config, why_no_plan, worthwhile
 from refold_server.loop.instance import Instance
 from refold_server.plugins.payloads import Place
 
@@ -115,7 +115,7 @@ async def compact_now(instance: Instance, place: Place, wishes: str | None, begi
     aim = Aim("user", 0, wishes)
     plan = plan_of(instance, gauge, aim)
     if plan is None:
-        raise CompactionError("There is nothing in this session's history that could be summed up.")
+        raise CompactionError(why_no_plan(instance, gauge, aim))
     begin()
     return await _run(instance, place, gauge, plan, aim)
 

@@ -272,6 +272,16 @@ async def test_a_model_without_a_window_is_named_where_somebody_asked_for_it() -
             await compact_session(session)
 
 
+async def test_a_request_for_a_summary_that_has_no_room_for_the_history_is_told_with_its_figures() -> None:
+    around = host()
+    async with scripted_session(around) as session:
+        await turn(session)
+        tail = session.ledger.handle.tail
+        with pytest.raises(CompactionError, match=r"about 1\d\d,\d{3} of the 100,000 tokens of the window"):
+            await compact_session(session, "Keep this. " * 10_000)
+        assert session.ledger.handle.tail == tail
+
+
 async def test_a_history_that_is_one_summary_is_not_summed_up_again() -> None:
     async with scripted_session(host(says("A story."))) as session:
         await turn(session)
