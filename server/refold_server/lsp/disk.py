@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from typing import Final
 
@@ -48,21 +49,25 @@ def replace_text(path: str, before: DiskText, text: str) -> None:
     """
     real = Path(os.path.realpath(path))
     data = (MARK if before.data.startswith(MARK) else b"") + text.encode()
-    if real.stat().st_nlink > 1 or not os.access(real.parent, os.W_OK):
+    alone = real.stat().st_nlink == 1 and os.access(real.parent, os.W_OK)
+    if not (alone and _wrote_beside(real, before.data, data)):
         _write_in_place(real, before.data, data)  # a new file would leave the other names with the old text
-    else:
-        _write_beside(real, before.data, data)
 
 
-def _write_beside(real: Path, before: bytes, data: bytes) -> None:
+def _wrote_beside(real: Path, before: bytes, data: bytes) -> bool:
+    """Put a new file in the place of the old one. Gives False, with nothing done, where it could not have its owner."""
     descriptor, name = tempfile.mkstemp(prefix=f".{real.name[:100]}.", suffix=".refold", dir=real.parent)
     beside = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            status = real.stat()
-            os.fchmod(descriptor, status.st_mode & 0o7777)
-            with suppress(PermissionError):  # only root may give files away
-                os.fchown(descriptor, status.st_uid, status.st_gid)
+            status, made = real.stat(), os.fstat(descriptor)
+            if (made.st_uid, made.st_gid) != (status.st_uid, status.st_gid):
+                try:
+                    os.fchown(descriptor, status.st_uid, status.st_gid)
+                except OSError:  # only root may give files away
+                    beside.unlink()
+                    return False
+            os.fchmod(descriptor, status.st_mode & 0o7777)  # behind the owner, whose change takes special bits away
             file.write(data)
             file.flush()
             os.fsync(descriptor)
@@ -71,18 +76,29 @@ def _write_beside(real: Path, before: bytes, data: bytes) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+    return True
 
 
 def _write_in_place(real: Path, before: bytes, data: bytes) -> None:
-    with real.open("r+b") as file:
-        _check(file.read(), before)
-        if len(data) > len(before):
-            os.posix_fallocate(file.fileno(), 0, len(data))  # a full disk is found before anything is overwritten
-        file.seek(0)
-        file.write(data)
-        file.truncate()
-        file.flush()
-        os.fsync(file.fileno())
+    with real.open("r+b", buffering=0) as file:
+        _check(file.readall(), before)
+        try:
+            if len(data) > len(before) and hasattr(os, "posix_fallocate"):  # macOS has none
+                os.posix_fallocate(file.fileno(), 0, len(data))  # a full disk is found before anything is overwritten
+            _put(file, data)
+            os.fsync(file.fileno())
+        except OSError:
+            with suppress(OSError):  # the file may be longer by now, or half the new one
+                _put(file, before)
+            raise
+
+
+def _put(file: FileIO, data: bytes) -> None:
+    file.seek(0)
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
+    file.truncate()
 
 
 def _check(found: bytes, before: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,3 +107,48 @@ def test_a_disk_that_is_full_leaves_the_old_text_and_nothing_beside_it(tmp_path:
         replace_text(str(file), before, "new, and longer")
     assert file.read_bytes() == b"old\n"
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("call", ["posix_fallocate", "fsync"])
+def test_a_write_in_place_that_fails_half_way_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    file = tmp_path / "a"
+    before = made(file)
+    (tmp_path / "b").hardlink_to(file)
+    done = getattr(os, call)
+
+    def half(*given: Any) -> None:
+        done(*given)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(disk.os, call, half)
+    with pytest.raises(OSError, match="No space"):
+        replace_text(str(file), before, "new, and longer")
+    assert file.read_bytes() == b"old\n"
+
+
+def test_an_owner_that_a_new_file_could_not_have_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the tests are not root's all files are ours; then a new one can have the owner."""
+    file = tmp_path / "a"
+    before = made(file)
+    if os.geteuid() == 0:
+        os.chown(file, 12345, 54321)
+    status = file.stat()
+
+    def not_root(*_given: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(disk.os, "fchown", not_root)
+    replace_text(str(file), before, "new")
+    assert file.read_bytes() == b"new"
+    assert (file.stat().st_uid, file.stat().st_gid) == (status.st_uid, status.st_gid)
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_special_bits_of_a_file_of_somebody_else_stay(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    before = made(file)
+    if os.geteuid() == 0:
+        os.chown(file, 12345, 54321)
+    file.chmod(0o4751)
+    replace_text(str(file), before, "new")
+    assert file.stat().st_mode & 0o7777 == 0o4751
