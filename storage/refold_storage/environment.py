@@ -86,7 +86,8 @@ class Environment:
     def last_transaction(self) -> int:
         """Give the number of the last committed transaction, of whatever process: it rises when anything changed."""
         self._check_usable()
-        return self._environment.info()["last_txnid"]
+        with self._reads:  # LMDB looks into the map for it, which must not be changed meanwhile
+            return self._environment.info()["last_txnid"]
 
     @contextmanager
     def reading(self) -> Generator[Transaction]:
@@ -131,11 +132,9 @@ class Environment:
 
     def figures(self) -> Figures:
         """Give the sizes of file and map, in bytes, and the number of sessions."""
-        self._check_usable()
-        info = self._environment.info()
         with self.reading() as transaction:
             sessions = transaction.stat(self.databases.sessions)["entries"]
-        pages = self._environment.stat()["psize"]
+            info, pages = self._environment.info(), self._environment.stat()["psize"]
         blocks = (self.folder / DATA_FILE).stat().st_blocks
         return Figures(blocks * 512, (info["last_pgno"] + 1) * pages, info["map_size"], sessions)
 
@@ -190,15 +189,26 @@ class Environment:
             try:
                 return self._environment.begin(write=True)
             except lmdb.MapResizedError:  # as above
-                self._remap(0)
+                self._catch_up()
 
     def _follow(self) -> None:
         if not self._writes.acquire(timeout=_FOLLOW_SECONDS):
             raise LogBusyError("another process enlarged the store while a commit of this one waits", holder=self.note.read())
         try:
-            self._remap(0)
+            self._catch_up()
         finally:
             self._writes.release()
+
+    def _catch_up(self) -> None:
+        """Double the map until it holds what another process wrote. The other one's map may be of a size that this process
+        cannot have, and LMDB does not outlive an attempt at it."""
+        size = self._environment.info()["map_size"] * 2
+        if not _fits_address_space(size):
+            raise LogUnwritableError(
+                f"the store in {self.folder} has become larger than the address space that this process may have: a map of "
+                f"{size} bytes is refused; raise the limit (ulimit -v) and start again"
+            )
+        self._remap(size)
 
     def _remap(self, size: int) -> None:
         with self._reads:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import lmdb
@@ -141,6 +142,63 @@ def test_a_process_follows_when_another_one_grew_the_map(tmp_path: Path, write_f
             put(environment, b"key", b"value")
         assert get(environment, b"key") == (b"value" if write_first else None)
         assert environment.map_bytes > 1 << 20
+    environment.close()
+
+
+def never(size: int) -> bool:
+    return False
+
+
+def test_a_process_that_cannot_have_so_large_a_map_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = opened(tmp_path)
+    with StoreChild("write", tmp_path, 3_000) as child:
+        assert child.answer() == "-1"
+        while (tmp_path / "data.mdb").stat().st_size <= environment.map_bytes:
+            assert int(child.ask()) > 0
+        with monkeypatch.context() as small:
+            small.setattr("refold_storage.environment._fits_address_space", never)
+            for use in (lambda: get(environment, b"k"), lambda: put(environment, b"k", b"v")):
+                with pytest.raises(LogUnwritableError, match="ulimit -v"):
+                    use()
+        put(environment, b"key", b"value")
+        assert get(environment, b"key") == b"value"
+    environment.close()
+
+
+class Watched:
+    """LMDB's environment; notes whether anybody looks into the map while it is changed."""
+
+    def __init__(self, real: lmdb.Environment, look: Callable[[], object]) -> None:
+        self._real = real
+        self._looker = threading.Thread(target=look)
+        self._looks = threading.Event()
+        self.disturbed = False
+
+    def set_mapsize(self, size: int) -> None:
+        self._looks.clear()
+        self._looker.start()
+        self.disturbed = self._looks.wait(0.2)
+        self._real.set_mapsize(size)
+
+    def __getattr__(self, name: str) -> object:
+        if name == "info":
+            self._looks.set()
+        return getattr(self._real, name)
+
+    def join(self) -> None:
+        self._looker.join()
+
+
+def test_c_08_nobody_looks_into_the_map_while_it_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Followers ask for the last transaction 40 times a second, and LMDB refuses that without a map."""
+    environment = opened(tmp_path)
+    for look in (environment.last_transaction, environment.figures):
+        watched = Watched(vars(environment)["_environment"], look)
+        with monkeypatch.context() as patch:
+            patch.setattr(environment, "_environment", watched)
+            assert environment.grow()
+            watched.join()
+        assert not watched.disturbed
     environment.close()
 
 
