@@ -16,6 +16,7 @@ from refold_protocol.session.header_types import ToolSchema
 from refold_server.tools.failure import ToolFailure, invalid_arguments
 from refold_server.tools.passages import Lines, hint, seen_form
 from refold_server.tools.paths import Place
+from refold_server.tools.seen_texts import MAX_TEXT
 from refold_server.tools.text_change import Change, changeable, present_text, proposal
 from refold_server.tools.tool import Proposal, ToolContext, ToolOutput
 
@@ -90,6 +91,8 @@ def _edited(place: Place, text: str, params: EditFileParams) -> str:
         raise ToolFailure("TOOL_FAILED", "TextNotFound", reason)
     if not params.replace_all and len(tuple(islice(lines.places(params.old), 2))) > 1:
         raise ToolFailure("TOOL_FAILED", "TextNotUnique", _several(place, lines, params.old))
+    if lines.least_length(params.old, params.new, every=params.replace_all) > MAX_TEXT:
+        raise invalid_arguments(f"the new text is longer than {MAX_TEXT >> 20} MiB; nothing was changed")
     return lines.replaced(params.old, params.new, every=params.replace_all)
 
 

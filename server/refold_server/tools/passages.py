@@ -7,6 +7,7 @@ put in gets the line breaks of where it stands; all else stays to the byte. Pure
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -27,7 +28,7 @@ class Lines:
     def __init__(self, text: str) -> None:
         self.text = text
         self.seen = seen_form(text)
-        self._cut = [match.start() - number for number, match in enumerate(re.finditer("\r\n", text))]
+        self._cut = array("q", (match.start() - number for number, match in enumerate(re.finditer("\r\n", text))))
         """Where in `seen` the `\\n` stand before which a `\\r` was left out."""
 
     def places(self, old: str) -> Iterator[int]:
@@ -42,9 +43,15 @@ class Lines:
         """Give the number of the line, from 1, in which a place of `seen` lies."""
         return self.seen.count("\n", 0, place) + 1
 
+    def least_length(self, old: str, new: str, *, every: bool) -> int:
+        """Give the characters that the text of `replaced` has at least, without making it: it may not fit in memory."""
+        return (self.seen.count(seen_form(old)) if every else 1) * len(seen_form(new))
+
     def replaced(self, old: str, new: str, *, every: bool) -> str:
         """Give the text with `new` in the place of the first passage that is `old`, or of every one."""
         wanted, given = seen_form(old), seen_form(new)
+        if not self._cut:
+            return self.text.replace(wanted, given, -1 if every else 1)
         head = _shared(wanted, given)
         tail = _shared(wanted[head:][::-1], given[head:][::-1])  # what stays keeps its own line breaks
         given = given[head : len(given) - tail]

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import tempfile
+import tracemalloc
 from pathlib import Path
 
 import anyio
@@ -111,6 +112,20 @@ async def test_a_call_that_cannot_be_done_is_refused_before_anybody_is_asked(
     answer = await Changing(tmp_path).refused("edit_file", path=path, old=old, new=new)
     assert code(answer) == kind
     assert text(answer).startswith(said)
+
+
+@pytest.mark.parametrize("line_end", ["", "\r\n"])
+async def test_a_text_that_would_be_too_long_is_refused_without_being_made(tmp_path: Path, line_end: str) -> None:
+    """100 places times 1 MB here; a model can ask for more than any machine has."""
+    session = Changing(fill(tmp_path, {"a.txt": f"a{line_end}".encode() * 100}))
+    tracemalloc.start()
+    try:
+        answer = await session.refused("edit_file", path="a.txt", old="a", new="x\n" * 500_000, replaceAll=True)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (code(answer), text(answer)) == ("INVALID_ARGUMENTS", "the new text is longer than 16 MiB; nothing was changed")
+    assert most < 20_000_000
 
 
 PIECES = st.lists(st.sampled_from(["a", "b", "\n", "é", "😀", "\t", "\u2028"]), max_size=12).map("".join)
