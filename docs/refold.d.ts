@@ -911,12 +911,13 @@ export interface RequestRebuildParams {
  * `common` counts the bytes that both bodies begin with, absent where an encoder is not shipped or an image is missing.
  * `verdict`: `first`; `kept`: all bytes of the earlier body are there but its closing brackets; `break`: they are not;
  * `moved`: they are, but went to another provider; `provider`: they are, and the provider reports clearly fewer tokens as
- * cached than it had read; `unknown`: they are, and the provider's figures do not tell. `reasons` are sentences, the
- * nearest first. Tokens are those that the provider reported, absent where it did not.
+ * cached than it had read; `summary`: the same, and it was asked for a summary in between, whose request may have taken their
+ * place; `unknown`: they are, and the provider's figures do not tell. `reasons` are sentences, the nearest first. Tokens are
+ * those that the provider reported, absent where it did not.
  */
 export interface RequestExplainResult {
   request: ExplainedRequest;
-  verdict: "break" | "first" | "kept" | "moved" | "provider" | "unknown";
+  verdict: "break" | "first" | "kept" | "moved" | "provider" | "summary" | "unknown";
   causes: ExplainedCause[];
   reasons: string[];
   against?: ExplainedRequest;

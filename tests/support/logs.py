@@ -156,11 +156,12 @@ class Log:
         """Record that the open step's request leaves."""
         return self._sent("step", attempt, request_of(self.horizon), *self.here())
 
-    def compaction(self, start: int, end: int, text: str | None = "They asked why.") -> Event:
-        """Sum up the nodes from `start` to `end` (seqs), with a failure where `text` is None; give its `compact/start`."""
+    def compaction(self, start: int, end: int, text: str | None = "They asked why.", config: CallConfig | None = None) -> Event:
+        """Sum up the nodes from `start` to `end` (seqs), a failure where `text` is None; give its `compact/start`. `config`
+        is that of the model that sums up, by default of the one that was asked last."""
         header = self.horizon.header
         assert header is not None
-        began = self.add(CompactStart("pressure", (start, end), "Sum up.", header.config, self.work.turn))
+        began = self.add(CompactStart("pressure", (start, end), "Sum up.", config or header.config, self.work.turn))
         self._sent("summary", 1, summary_request_of(self.horizon), self.work.turn)
         if text is not None:
             seqs = [node.seq for node in self.surface.nodes]

@@ -73,12 +73,13 @@ class RequestExplainResult(Struct, frozen=True, gc=False, omit_defaults=True, re
     `common` counts the bytes that both bodies begin with, absent where an encoder is not shipped or an image is missing.
     `verdict`: `first`; `kept`: all bytes of the earlier body are there but its closing brackets; `break`: they are not;
     `moved`: they are, but went to another provider; `provider`: they are, and the provider reports clearly fewer tokens as
-    cached than it had read; `unknown`: they are, and the provider's figures do not tell. `reasons` are sentences, the
-    nearest first. Tokens are those that the provider reported, absent where it did not.
+    cached than it had read; `summary`: the same, and it was asked for a summary in between, whose request may have taken their
+    place; `unknown`: they are, and the provider's figures do not tell. `reasons` are sentences, the nearest first. Tokens are
+    those that the provider reported, absent where it did not.
     """
 
     request: ExplainedRequest
-    verdict: Literal["first", "kept", "break", "moved", "provider", "unknown"]
+    verdict: Literal["first", "kept", "break", "moved", "summary", "provider", "unknown"]
     causes: tuple[ExplainedCause, ...]
     reasons: tuple[str, ...]
     against: ExplainedRequest | None = None

@@ -60,6 +60,7 @@ class RequestRow(Struct, frozen=True, gc=False, omit_defaults=True):
     the request before that could break something, whether they did or not. `idle_ms` is the time since the request before.
     `usage` is what the provider reported of this step, None so far. `cacheable` is the least number of tokens that the
     provider has seen before: the prompt of the latest request whose bytes are all kept; None where no such one is known.
+    `summary` is the seq of the latest `request/sent` since the request before that asked the same provider for a summary.
     """
 
     turn: int
@@ -76,10 +77,12 @@ class RequestRow(Struct, frozen=True, gc=False, omit_defaults=True):
     idle_ms: int | None = None
     usage: Usage | None = None
     cacheable: int | None = None
+    summary: int | None = None
 
 
 class Attribution(Struct, frozen=True):
-    """State of the fold. `last` is the latest request, `pending` the causes since. Ask for `rows`."""
+    """State of the fold. `last` is the latest request of a step, `pending` the causes since, `asked` the latest request for a
+    summary since: its seq and its provider. Ask for `rows`."""
 
     horizon: Horizon = NOTHING_SEEN
     instance: int = 0
@@ -89,6 +92,7 @@ class Attribution(Struct, frozen=True):
     pending: tuple[Cause, ...] = ()
     cacheable: int | None = None
     caching: Caching = ()
+    asked: tuple[int, str] | None = None
 
     @property
     def rows(self) -> tuple[RequestRow, ...]:
@@ -108,6 +112,8 @@ def attribution_step(state: Attribution, event: Event, blobs: Mapping[str, bytes
             return replace(state, horizon=horizon, instance=instance)
         case RequestSent(purpose="step") as sent:
             return _sent(state, horizon, event, sent, blobs)
+        case RequestSent() if horizon.compaction is not None:
+            return replace(state, horizon=horizon, asked=(event.seq, horizon.compaction.start.config.provider))
         case AssistantMessage() as reply if state.open is not None and reply.usage is not None:
             return _reported(replace(state, horizon=horizon), state.open, reply, reply.usage)
         case _:
@@ -173,6 +179,7 @@ def _sent(state: Attribution, horizon: Horizon, event: Event, sent: RequestSent,
         state.pending,
         None if before is None else event.time - before.time,
         cacheable=state.cacheable if course == "kept" else None,
+        summary=None if state.asked is None or state.asked[1] != config.provider else state.asked[0],
     )
     closed = state.closed if state.open is None else state.closed.then(state.open)
     return Attribution(horizon, state.instance, closed, row, now, (), row.cacheable, state.caching)

@@ -15,16 +15,17 @@ MIN_LOST_TOKENS: Final = 4096
 """Fewer tokens than these may be missing without being lost, unless the provider was seen to count finer: providers cache
 in blocks of 16 to 1,024 tokens, and some only prompts from 4,096 tokens on."""
 
-Verdict: TypeAlias = Literal["first", "kept", "break", "moved", "provider", "unknown"]
+Verdict: TypeAlias = Literal["first", "kept", "break", "moved", "summary", "provider", "unknown"]
 
 
 def verdict_of(row: RequestRow, caching: Caching) -> Verdict:
     """Judge a request by its bytes and by what the provider reported; `caching` is that of the folded log.
 
     `first`, `break` and `moved` are those of RequestRow. Of requests that keep all bytes of the one before, `provider` ones
-    have clearly fewer tokens reported as cached than the prompt before had, `kept` ones do not, and on `unknown` ones nothing
-    can be said: the provider did not report cached tokens of this reply, reports none in the whole log (many say 0 and mean
-    that they do not count), or said nothing of the prompt before.
+    have clearly fewer tokens reported as cached than the prompt before had. `summary` ones have as well, but their provider was
+    asked for a summary in between, and one that keeps a single prompt had no room for both. `kept` ones have not, and on
+    `unknown` ones nothing can be said: the provider did not report cached tokens of this reply, reports none in the whole log
+    (many say 0 and mean that they do not count), or said nothing of the prompt before.
 
     Clearly fewer: as many are missing as the provider's least report above 0 in this log had, or MIN_LOST_TOKENS. A provider
     that rounds down to blocks reports at least one block, so what it rounds away is less than any report of it.
@@ -37,7 +38,9 @@ def verdict_of(row: RequestRow, caching: Caching) -> Verdict:
             least = least_cached(caching, row)
             if cached is None or row.cacheable is None or least is None:
                 return "unknown"
-            return "provider" if row.cacheable - cached >= min(least, MIN_LOST_TOKENS) else "kept"
+            if row.cacheable - cached < min(least, MIN_LOST_TOKENS):
+                return "kept"
+            return "provider" if row.summary is None else "summary"
 
 
 def cached_tokens(row: RequestRow) -> int | None:
@@ -59,12 +62,16 @@ def reasons(row: RequestRow, state: Attribution) -> Iterator[str]:
         case "moved":
             yield from (cause_sentence(cause) for cause in row.causes)
         case "provider":
-            yield (
-                f"the bytes are kept, but of {row.cacheable:,} tokens that the provider had read, it reports "
-                f"{cached_tokens(row) or 0:,} as cached, {_span(row.idle_ms or 0)} after the request before"
-            )
+            yield f"{_lost(row)}, {_span(row.idle_ms or 0)} after the request before"
+        case "summary":
+            yield f"{_lost(row)}; event {row.summary} request/sent asked it for a summary in between"
         case _:
             return
+
+
+def _lost(row: RequestRow) -> str:
+    cached = cached_tokens(row) or 0
+    return f"the bytes are kept, but of {row.cacheable:,} tokens that the provider had read, it reports {cached:,} as cached"
 
 
 def break_sentences(causes: tuple[Cause, ...], parting: Parting | None) -> Iterator[str]:

@@ -62,14 +62,16 @@ class RequestHistory:
         found = compare(self._sent[earlier], self._sent[later], self._blobs)
         course = course_of(found, moved=rows[-1].provider != before.provider)
         known = rows[0].cacheable if adjacent else prompt_tokens(before)
+        between = [row for row in self.state.rows if before.seq < row.seq <= rows[-1].seq]
         row = replace(
             rows[-1],
             course=course,
             common=found.common,
             parting=found.parting,
-            causes=tuple(cause for row in self.state.rows if before.seq < row.seq <= rows[-1].seq for cause in row.causes),
+            causes=tuple(cause for row in between for cause in row.causes),
             idle_ms=self._sent[later].time - self._sent[earlier].time,
             cacheable=known if course == "kept" else None,
+            summary=max((row.summary for row in between if row.summary is not None), default=None),
         )
         return Explanation(row, before, self.state)
 

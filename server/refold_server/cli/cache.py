@@ -27,6 +27,7 @@ VERDICTS: Final[dict[str, str]] = {
     "first": "first",
     "kept": "kept",
     "unknown": "kept, as far as bytes tell",
+    "summary": "kept, but a summary's request came between",
     "provider": "kept, but lost by the provider",
     "moved": "kept, but sent to another provider",
     "break": "break",
@@ -97,12 +98,14 @@ def _line(cell: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _summary(results: Sequence[RequestExplainResult]) -> str:
-    counts = dict.fromkeys(("kept", "break", "moved", "provider"), 0)
+    counts = dict.fromkeys(("kept", "break", "moved", "summary", "provider"), 0)
     for result in results:
         word = "kept" if result.verdict == "unknown" else result.verdict
         if word in counts:
             counts[word] += 1
     parts = [f"{counts['kept']} kept", f"{counts['break']} broken"]
+    if counts["summary"]:
+        parts.append(f"{counts['summary']} behind a request for a summary")
     if counts["provider"]:
         parts.append(f"{counts['provider']} lost by the provider")
     if counts["moved"]:

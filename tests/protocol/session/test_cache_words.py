@@ -8,7 +8,7 @@ from refold_protocol.session.cache import fold_attribution
 from refold_protocol.session.events import AssistantMessage
 from refold_protocol.session.messages import Usage
 from tests.support.attributions import ask, recorded, rows, verdicts, why
-from tests.support.logs import HEADER
+from tests.support.logs import HEADER, Log
 
 
 def test_another_provider_with_the_same_bytes_has_nothing_cached() -> None:
@@ -29,6 +29,42 @@ def test_a_provider_that_lost_what_it_had_is_told_from_a_broken_prefix() -> None
         "the bytes are kept, but of 4,020 tokens that the provider had read, it reports 0 as cached, 0 s after the request "
         "before"
     ]
+
+
+def _summed_up_in_vain(log: Log, provider: str = "engine") -> int:
+    """Let a compaction of all nodes fail; give the seq of its `request/sent`."""
+    nodes, header = log.surface.nodes, log.horizon.header
+    assert header is not None
+    asked = replace(header.config, provider=provider)
+    log.compaction(nodes[0].seq, nodes[-1].seq, None, asked)
+    return next(event.seq for event in reversed(log.events) if event.type == "request/sent")
+
+
+def test_a_provider_that_was_asked_for_a_summary_in_between_is_not_blamed() -> None:
+    """An engine with one slot keeps the prompt of the summary; the request behind a failed one finds less."""
+    log = recorded()
+    ask(log, usage=Usage(4000, 10, 0))
+    ask(log, usage=Usage(20, 10, 4000))
+    seq = _summed_up_in_vain(log)
+    ask(log, usage=Usage(2100, 10, 2000))
+    assert verdicts(log) == ["first", "kept", "summary"]
+    assert why(log) == [
+        "the bytes are kept, but of 4,020 tokens that the provider had read, it reports 2,000 as cached; "
+        f"event {seq} request/sent asked it for a summary in between"
+    ]
+    ask(log, usage=Usage(20, 10, 4100))
+    ask(log, usage=Usage(4200, 10, 0))
+    assert verdicts(log)[3:] == ["kept", "provider"], "the request after that has its cache again, or lost it otherwise"
+
+
+def test_a_summary_that_cost_nothing_or_that_another_provider_was_asked_for_explains_nothing() -> None:
+    for provider, cached, expected in (("engine", 4000, "kept"), ("other", 0, "provider")):
+        log = recorded()
+        ask(log, usage=Usage(4000, 10, 0))
+        ask(log, usage=Usage(20, 10, 4000))
+        _summed_up_in_vain(log, provider)
+        ask(log, usage=Usage(4100 - cached, 10, cached))
+        assert verdicts(log)[-1] == expected
 
 
 def test_less_than_the_least_that_a_provider_reports_is_nothing_lost() -> None:

@@ -95,3 +95,17 @@ def test_the_common_bytes_of_any_two_requests_are_those_of_their_bodies(log: Log
                 found = gathered.explain(other, one)
                 assert found.row.common == common_prefix(bodies[one], bodies[other])
                 assert (found.row.course == "break") == (found.row.parting is not None)
+
+
+def test_a_request_for_a_summary_between_any_two_requests_is_named() -> None:
+    log = recorded()
+    ask(log, usage=Usage(4000, 10, 0))
+    ask(log, usage=Usage(20, 10, 4000))
+    log.compaction(log.surface.nodes[0].seq, log.surface.nodes[-1].seq, None)
+    ask(log, usage=Usage(2100, 10, 2000))
+    ask(log, usage=Usage(20, 10, 4100))
+    gathered = history(log)
+    sent = [event.seq for event in log.events if event.type == "request/sent"]
+    assert [gathered.explain((turn, 1)).row.summary for turn in (2, 3, 4)] == [None, sent[2], None]
+    assert gathered.explain((4, 1), (1, 1)).row.summary == sent[2]
+    assert gathered.explain((2, 1), (1, 1)).row.summary is None

@@ -27,6 +27,7 @@ def test_the_table_of_a_session_with_every_verdict() -> None:
             result(4, "unknown", common=990),
             result(5, "moved", "event 12 request/header: config provider: “a” → “b”", common=1000),
             result(6, "provider", "it was lost", common=None, prompt_tokens=3000, cached_tokens=10),
+            result(7, "summary", "event 40 request/sent", common=1000),
         ],
         PLAIN,
     )
@@ -42,13 +43,15 @@ def test_the_table_of_a_session_with_every_verdict() -> None:
         "      event 12 request/header: config provider: “a” → “b”",
         "6.1    1,000       ?   3,000      10  kept, but lost by the provider",
         "      it was lost",
-        "6 requests: 2 kept, 1 broken, 1 lost by the provider, 1 sent to another provider; 3,000 of 9,100 prompt tokens were "
-        "cached (32 %)",
+        "7.1    1,000   100 %       ?       ?  kept, but a summary's request came between",
+        "      event 40 request/sent",
+        "7 requests: 2 kept, 1 broken, 1 behind a request for a summary, 1 lost by the provider, 1 sent to another provider; "
+        "3,000 of 9,100 prompt tokens were cached (32 %)",
     ]
 
 
 def test_every_verdict_has_its_words() -> None:
-    assert set(VERDICTS) == {"first", "kept", "break", "moved", "provider", "unknown"}
+    assert set(VERDICTS) == {"first", "kept", "break", "moved", "summary", "provider", "unknown"}
 
 
 def test_what_a_log_holds_cannot_steer_the_terminal() -> None:
