@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import lmdb
 from msgspec import Struct
 
-from refold_protocol.errors import LogBusyError, LogUnwritableError
+from refold_protocol.errors import LogBusyError, LogUnwritableError, SessionCorruptionError
 from refold_storage.format import DATA_FILE, Databases
 from refold_storage.holder import HolderNote
 from refold_storage.occupancy import Occupancy
@@ -91,10 +91,13 @@ class Environment:
 
     @contextmanager
     def reading(self) -> Generator[Transaction]:
-        """A read transaction: a view that does not change. For the length of a few records, never across a yield."""
+        """A read transaction: a view that does not change. For the length of a few records, never across a yield. Raises
+        SessionCorruptionError for a page that is not what it should be."""
         transaction = self._begin_reading()
         try:
             yield transaction
+        except lmdb.Error as error:
+            raise SessionCorruptionError(f"the data file of the store in {self.folder} is damaged: {error}") from error
         finally:
             try:
                 transaction.abort()
@@ -180,6 +183,9 @@ class Environment:
                     raise LogBusyError("more processes read the store at once than it has places for") from None
                 checked = True
                 self._environment.reader_check()  # slots of dead processes are freed
+            except lmdb.Error as error:
+                self._reads.release()
+                raise LogUnwritableError(f"the store in {self.folder} cannot be read: {error}") from error
             except BaseException:
                 self._reads.release()
                 raise

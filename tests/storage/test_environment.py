@@ -11,7 +11,7 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from refold_protocol.errors import LogBusyError, LogUnwritableError
+from refold_protocol.errors import LogBusyError, LogUnwritableError, SessionCorruptionError
 from refold_storage.environment import Environment
 from refold_storage.filesystem import filesystem_type
 from refold_storage.opening import open_environment
@@ -129,6 +129,30 @@ def test_an_unusable_environment_refuses_everything_and_says_why(tmp_path: Path)
     for use in (lambda: get(environment, b"k"), lambda: put(environment, b"k", b"v"), environment.last_transaction):
         with pytest.raises(LogUnwritableError, match="first reason"):
             use()
+
+
+def test_a_page_that_is_not_what_it_should_be_is_told_as_damage(tmp_path: Path) -> None:
+    """What LMDB raises would pass for a bug of refold, and end the daemon where a subscription meets it."""
+    environment = opened(tmp_path)
+    with pytest.raises(SessionCorruptionError, match=r"data file .* is damaged"), environment.reading():
+        raise lmdb.CorruptedError("mdb_get")
+    assert get(environment, b"key") is None
+    environment.close()
+
+
+def test_a_view_that_cannot_be_had_is_told_with_its_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = opened(tmp_path)
+
+    class Refusing:
+        def begin(self) -> None:
+            raise lmdb.PanicError("mdb_txn_begin")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(environment, "_environment", Refusing())
+        with pytest.raises(LogUnwritableError, match="cannot be read: mdb_txn_begin"):
+            get(environment, b"key")
+    assert get(environment, b"key") is None
+    environment.close()
 
 
 @pytest.mark.parametrize("write_first", [False, True])
