@@ -17,6 +17,8 @@ def turn_and_step(text: str) -> tuple[int, int]:
 def request_place(text: str) -> tuple[int, int] | int:
     """Read `TURN.STEP`, or `compact:SEQ` as the seq of a compaction's start. Raises ArgumentTypeError."""
     found = re.fullmatch(r"compact:(\d{1,18})", text, re.ASCII)
+    if found is None and text.startswith("compact"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not compact:SEQ, the number of a compact/start event behind the colon")
     return turn_and_step(text) if found is None else int(found[1])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from textwrap import wrap
 from typing import Final
 
 from refold_protocol.session.meter_rows import PressureRow
@@ -11,12 +12,15 @@ from refold_protocol.session.meter_rows import PressureRow
 HEIGHT: Final = 12
 """Lines of the picture, without its axis."""
 
+_LEAST: Final = 20
+"""Columns that the words below the picture take in any case."""
+
 _EIGHTHS: Final = " ▁▂▃▄▅▆▇█"
 
 
 def plot_lines(rows: Sequence[PressureRow], width: int) -> Iterator[str]:
-    """Give the picture, `width` columns wide at most: one column a request, or the highest of several where there are more
-    requests than columns. Its top is the highest pressure, or the window where pressure comes near it."""
+    """Give the picture, `width` columns wide at most where its margin has room: one column a request, or the highest of several
+    where there are more requests than columns. Its top is the highest pressure, or the window where pressure comes near it."""
     known = [row for row in rows if row.tokens is not None and row.window is not None]
     if not known:
         return
@@ -34,7 +38,7 @@ def plot_lines(rows: Sequence[PressureRow], width: int) -> Iterator[str]:
     anchored = "".join("·" if row.anchor is None else " " for row in columns)
     if anchored.strip():
         yield f"{' ' * (margin + 2)}{anchored}".rstrip()
-    yield _legend(known, columns, highest, window, dotted=bool(anchored.strip()))
+    yield from wrap(_legend(known, columns, highest, window, dotted=bool(anchored.strip())), max(_LEAST, width))
 
 
 def _columns(rows: Sequence[PressureRow], width: int) -> list[PressureRow]:

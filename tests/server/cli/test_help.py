@@ -86,6 +86,7 @@ def test_the_version_is_that_of_the_package(refold: Here) -> None:
         (["log"], "arguments are required: SESSION"),
         (["rebuild", "s"], "arguments are required: TURN.STEP"),
         (["rebuild", "s", "1"], "'1' is not TURN.STEP, for example 1.2"),
+        (["rebuild", "s", "compact:x"], "'compact:x' is not compact:SEQ, the number of a compact/start event"),
         (["sessions", "--limit", "0"], "argument --limit: '0' is not a number from 1 on"),
         (["sessions", "--all", "--cwd", "."], "not allowed with"),
         (["completion", "tcsh"], "invalid choice: 'tcsh'"),
