@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Final, Protocol
 
-from refold_protocol.errors import RefoldError, SessionHandleClosedError, SessionNotFoundError
+from refold_protocol.errors import InvariantError, RefoldError, SessionHandleClosedError, SessionNotFoundError
 from refold_protocol.ids import SessionId
 from refold_protocol.rpc.errors import WireError, bad_param
 from refold_protocol.rpc.notices import SessionEventsNotice, SessionsChangedNotice, SessionTroubleNotice
@@ -103,10 +103,12 @@ class EventMethods:
         subscription = self._open.pop(number, None)
         if subscription is None:
             return
-        if subscription.task is not None and subscription.task is not asyncio.current_task():
-            subscription.task.cancel()
-            await asyncio.wait({subscription.task})
-        await subscription.close()
+        try:
+            if subscription.task is not None and subscription.task is not asyncio.current_task():
+                subscription.task.cancel()
+                await asyncio.wait({subscription.task})
+        finally:  # also when whoever asked for the end is cancelled
+            await subscription.close()
 
     async def _follow(self, number: int, subscription: Subscription) -> None:
         phases = _Phases(self._sessions, subscription.session)
@@ -125,6 +127,10 @@ class EventMethods:
                 await asyncio.sleep(0)  # a long replay lets others run between two batches
         except RefoldError as error:  # deleted, or damaged: this subscription ends, the connection lives on
             await self._fail(number, subscription, error)
+        except Exception as error:  # a bug: told likewise, for a task that fails would take all sessions with it
+            logger.exception("subscription %d", number)
+            bug = InvariantError(f"A bug in refold ended this subscription: {error!r}")
+            await self._fail(number, subscription, bug)
 
     async def _fail(self, number: int, subscription: Subscription, error: RefoldError) -> None:
         """End a subscription that cannot go on, and say why; once, whoever found out first."""
