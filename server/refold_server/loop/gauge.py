@@ -10,6 +10,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold_protocol.errors import ProviderError
 from refold_protocol.session.events import SessionSettings
 from refold_protocol.session.header import canonical_header
 from refold_protocol.session.header_types import CallConfig, EpochHeader
@@ -153,11 +154,18 @@ def _scale(gauge: Gauge, aim: Aim) -> float:
 
 
 def summary_config(instance: Instance, gauge: Gauge) -> CallConfig:
-    """Give the call config of who sums up: a model that the settings name, else the one that was asked last."""
+    """Give the call config of who sums up: a model that the settings name, else the one that was asked last, else, where its
+    provider is not configured any more, the one that is asked next."""
     if gauge.policy.summary_model:
         return instance.host.call_config(SessionSettings(gauge.policy.summary_model))
     header = instance.ledger.folds.horizon.header
-    return instance.next_config() if header is None else header.config
+    if header is None:
+        return instance.next_config()
+    try:
+        instance.host.provider(header.config.provider)
+    except ProviderError:  # it is gone from the configuration; its cache is of no use any more
+        return instance.next_config()
+    return header.config
 
 
 def _window(instance: Instance, gauge: Gauge, config: CallConfig) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from refold_protocol.errors import ProviderError
 from refold_protocol.ids import SessionId
-from refold_protocol.session.events import CompactEnd, CompactStart, CompactSummary, RequestSent, UserMessage
+from refold_protocol.session.events import CompactEnd, CompactStart, CompactSummary, RequestSent, SessionSettings, UserMessage
+from refold_protocol.session.header_types import CallConfig
 from refold_protocol.session.messages import Usage, text_of
 from refold_protocol.session.rebuild import rebuild_summary
 from refold_protocol.session.region import COMPACTION
@@ -110,6 +112,32 @@ async def test_a_model_that_the_settings_name_sums_up_within_its_own_window() ->
         await turn(session, "two")
         assert around.scripted.requests[-1].header.config.model == "small"
         assert around.scripted.requests[-1].header.config.max_tokens is None
+        assert_proven(session)
+
+
+async def test_where_the_provider_that_was_asked_last_is_gone_the_next_model_sums_up() -> None:
+    class Moved(ScriptedHost):
+        def __init__(self, provider: ScriptedProvider, old: bool) -> None:
+            super().__init__(provider)
+            self.window, self.old = 100_000, old
+
+        def call_config(self, settings: SessionSettings) -> CallConfig:
+            config = super().call_config(settings)
+            return replace(config, provider="old") if self.old else config
+
+        def provider(self, name: str) -> ScriptedProvider:
+            if name == "old" and not self.old:
+                raise ProviderError("model.unconfigured", "no provider 'old' is configured any more")
+            return self.scripted
+
+    store = MemoryStore(clock=lambda: 1_000)
+    async with scripted_session(Moved(ScriptedProvider(says(LONG)), True), store=store) as session:
+        await turn(session, "one")
+    around = Moved(ScriptedProvider(says("A story."), says("fine")), False)
+    async with scripted_session(around, store=store) as session:
+        await compact_session(session)
+        assert around.scripted.requests[-1].header.config.provider == "scripted"
+        await turn(session, "two")
         assert_proven(session)
 
 
