@@ -24,6 +24,7 @@ from refold_server.meters import Meters, ModelTokenMeter
 from refold_server.plugins.aside import Aside
 from refold_server.plugins.loading import load_plugins_aside, plugin_sources
 from refold_server.plugins.registry import NO_PLUGINS, Plugins
+from refold_server.plugins.watching import Watch
 from refold_server.prefix.built_in import Sights, built_in
 from refold_server.providers.provider import Provider
 from refold_server.providers.registry import close_providers, open_provider
@@ -49,6 +50,7 @@ class Surroundings:
         self.meters = Meters(config)
         self.plugins: Plugins = built_in(config.prefix, Sights(lambda: self.shelf, buffers)).then(loaded)
         """What takes part at the seams of every session: what comes with refold first."""
+        self.watch = Watch(loaded)
         self._providers: dict[str, Provider] = {}
         self._readable = ExitStack()
         self._readable.enter_context(readable(one.name for one in loaded.event_types))
@@ -80,6 +82,7 @@ class Surroundings:
 
     async def close(self) -> None:
         """Give back what providers hold, and let foreign events be foreign again. Idempotent."""
+        self.watch.stop()
         self._readable.close()
         await close_providers()
 
@@ -88,7 +91,11 @@ async def surroundings(config: Config, buffers: OpenBuffers = NO_BUFFERS, aside:
     """Load the plugins that the configuration names and give what all sessions share. `aside` remembers those that took too
     long, for whoever tries again. Raises ConfigError."""
     sources = plugin_sources(config.plugins)
-    return Surroundings(config, buffers, await load_plugins_aside(sources, config.plugins.load_timeout_s, aside or Aside()))
+    loaded = await load_plugins_aside(sources, config.plugins.load_timeout_s, aside or Aside())
+    shared = Surroundings(config, buffers, loaded)
+    if loaded.brought:
+        shared.watch.start()
+    return shared
 
 
 def offered(config: Config, loaded: Plugins) -> Registry:

@@ -30,6 +30,11 @@ class Limit:
         """Whether nothing is left, as of the last time that `running` was left."""
         return self.spent >= self._seconds
 
+    @property
+    def is_standing(self) -> bool:
+        """Whether the time is not counted just now."""
+        return self._waits > 0
+
     @contextmanager
     def running(self) -> Generator[None]:
         """Count the time inside; stop what runs there when it is up. May be entered again and again, not twice at once."""
