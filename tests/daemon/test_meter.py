@@ -86,6 +86,9 @@ async def test_a_model_whose_window_nobody_stated_is_refused_by_its_exact_name(p
         await client.prompt(session, "Where is the zebra?")
         assert (await meter(client, session))["model"] == "rehearsal/workspace"
         with pytest.raises(RpcError) as caught:
+            await meter(client, session, model="")
+        assert (caught.value.kind, caught.value.data["model"]) == ("model.unconfigured", ""), "a name, if an odd one"
+        with pytest.raises(RpcError) as caught:
             await meter(client, session, model="local/unheard-of")
     data = caught.value.data
     assert data["kind"] == "model.unconfigured"

@@ -28,7 +28,7 @@ class Metered(Struct, frozen=True):
 async def read_meter(meters: Meters, config: Config, handle: Handle, model: str | None) -> MeterReadResult:
     """Measure a log for `model`, by default the one that it used or was given last. Raises TokenMeterError and what
     metering raises."""
-    meter = meters.meter_for(model or handle.record.summary.model or config.model)
+    meter = meters.meter_for(handle.record.summary.model or config.model if model is None else model)
     await meter.catch_up(handle)
     found, prices = meter.measure(handle), meter.measure_surface(handle)
     return MeterReadResult(
