@@ -20,7 +20,7 @@ from refold_storage.catalog import SessionRow, check_stored
 from refold_storage.environment import Environment
 from refold_storage.format import Database
 from refold_storage.keys import MAX_U64, parse_record_key, record_key
-from refold_storage.records import Record, decode_record, record_head
+from refold_storage.records import Record, decode_record, length_of, record_head
 
 if TYPE_CHECKING:
     Cursor: TypeAlias = lmdb.Cursor[bytes]
@@ -89,11 +89,12 @@ def read_records(
             owner, start = parse_record_key(cursor.key())
             if owner != section.owner or start > seq or (found and start != seq):
                 break
-            record = decode_record(start, cursor.value())
+            value = cursor.value()
+            record = decode_record(start, value)
             if record.last < seq:
                 break
             found.append(record)
-            size += sum(map(len, record.lines))
+            size += length_of(value)
             seq = record.last + 1
             more = cursor.next()
     if seq == first:

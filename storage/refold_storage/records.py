@@ -108,6 +108,11 @@ def record_head(first: int, value: bytes) -> RecordHead:
     return RecordHead(first, bool(flags & _DEFLATED), count, length, digest)
 
 
+def length_of(value: bytes) -> int:
+    """Give how long the body is before deflating, of a value whose head was found to be right."""
+    return int.from_bytes(value[4:8], "big")
+
+
 def decode_record(first: int, value: bytes) -> Record:
     """Read the record that begins at seq `first`. Errors as for `record_head`, with the seq where it is damaged."""
     head = record_head(first, value)

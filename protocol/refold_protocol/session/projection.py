@@ -33,7 +33,11 @@ def derive_message(event: Event) -> Message | None:
     A reply without visible text and without a call yields nothing: strict providers refuse such messages for ever. Raises
     SessionFormatUnsupportedError for an envelope of a later release: its words are not known here.
     """
-    match event.data:
+    match event.data:  # the most frequent ones first
+        case AssistantMessage(content=content, replay=replay) if is_visible(content):
+            return Message("assistant", content, replay)
+        case ToolResult(call_id=call_id, content=content, is_error=is_error):
+            return Message("user", (ToolResultBlock(call_id, content, is_error),))
         case UserMessage(content=content):
             return Message("user", content)
         case ContextMessage(content=content, envelope="raw"):
@@ -47,10 +51,6 @@ def derive_message(event: Event) -> Message | None:
             )
         case SteeringMessage(content=content, source=source):
             return Message("user", _enclosed("steering", source, content))
-        case AssistantMessage(content=content, replay=replay) if is_visible(content):
-            return Message("assistant", content, replay)
-        case ToolResult(call_id=call_id, content=content, is_error=is_error):
-            return Message("user", (ToolResultBlock(call_id, content, is_error),))
         case _:
             return None
 

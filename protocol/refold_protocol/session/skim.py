@@ -49,6 +49,15 @@ class Skim:
                 yield event
         self._next += len(lines)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a step is open that has no reply."""
+        return self._waiting
+
+    def pass_over(self, count: int) -> None:
+        """Let so many lines be taken by somebody else, where nothing is held back."""
+        self._next += count
+
     def rest(self) -> Iterator[Event]:
         """Iterate over what was held back, once the lines are at their end: that of a reply without a message."""
         for seq, line in enumerate(self._held, self._next - len(self._held)):

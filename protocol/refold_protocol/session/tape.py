@@ -36,17 +36,17 @@ class Tape(Sequence[T], Generic[T]):
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"a tape is immutable: {name}")
 
-    def then(self, item: T) -> Tape[T]:
-        """Give a tape with `item` behind these items. O(1) from the longest tape of a family, else a copy.
+    def then(self, *more: T) -> Tape[T]:
+        """Give a tape with `more` behind these items. O(more) from the longest tape of a family, else a copy.
 
         An empty tape begins a new family each time: it may be a constant, which must not hold some log's items for ever.
         """
         longest = self._length > 0 and len(self._items) == self._length
         items = self._items if longest else self._items[: self._length]
-        items.append(item)
+        items += more
         grown = cast("Tape[T]", _new(Tape))
         _set_items(grown, items)
-        _set_length(grown, self._length + 1)
+        _set_length(grown, self._length + len(more))
         return grown
 
     def extends(self, older: Tape[T]) -> bool:

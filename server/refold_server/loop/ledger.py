@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from refold_protocol.errors import InvalidEventError, SessionCorruptionError
-from refold_protocol.ids import CallId, InputId
+from refold_protocol.ids import InputId
 from refold_protocol.session.closers import closers_of, open_at_end
 from refold_protocol.session.endings import FORKED, INTERRUPTED
 from refold_protocol.session.events import (
@@ -25,9 +25,11 @@ from refold_protocol.session.events import (
     TurnStart,
 )
 from refold_protocol.session.messages import ToolCallBlock
+from refold_protocol.session.skimmed_turns import SkimmedTurns
+from refold_protocol.session.turn_skim import Skimmed
 from refold_protocol.session.work import Work
-from refold_server.loop.folds import NOTHING_KNOWN, Folds, folds_step
-from refold_server.loop.reading import skimmed, skimmed_in_slices
+from refold_server.loop.folds import NOTHING_KNOWN, Folds, folds_over, folds_step
+from refold_server.loop.reading import turns_skimmed, turns_skimmed_in_slices
 from refold_storage.backlog import same_error
 from refold_storage.interface import Handle
 from refold_storage.session_record import Parent
@@ -49,13 +51,13 @@ class Ledger:
         self._accepted_by_key: dict[str, Event] = {}
         self._last_end: Event | None = None
         if read:
-            self._take(skimmed(handle, handle.tail))
+            self._take(turns_skimmed(handle, handle.tail))
 
     @classmethod
     async def opened(cls, handle: Handle) -> Ledger:
         """Read the log in slices, so that an event loop stays alive beside a long one."""
         ledger = cls(handle, read=False)
-        async for events in skimmed_in_slices(handle, handle.tail):
+        async for events in turns_skimmed_in_slices(handle, handle.tail):
             ledger._take(events)
         return ledger
 
@@ -113,13 +115,16 @@ class Ledger:
             return None if seq is None else self._last_end
         return next(iter(self.handle.read(seq, seq)))
 
-    def _take(self, events: Iterable[Event]) -> None:
+    def _take(self, items: Iterable[Skimmed]) -> None:
         """Fold and index what was read."""
         try:
-            for event in events:
-                self.folds = folds_step(self.folds, event)
-                if type(event.data) in _INDEXED:
-                    self._index((event,))
+            for item in items:
+                if isinstance(item, SkimmedTurns):
+                    self.folds = folds_over(self.folds, item)
+                    self._index(item.lasting)
+                else:
+                    self.folds = folds_step(self.folds, item)
+                    self._index((item,))
         except InvalidEventError as error:
             raise SessionCorruptionError(f"the log breaks its own rules: {error.message}", **error.details) from error
 
@@ -131,24 +136,30 @@ class Ledger:
 
     def _index(self, events: Iterable[Event]) -> None:
         for event in events:
-            match event.data:
-                case TurnStart(turn=turn, trigger=trigger) if trigger.input is not None:
-                    self._turn_of_input[trigger.input] = turn
-                case InputAccepted(key=str(key)):
-                    self._accepted_by_key[key] = event
-                case InputSettled(input=given, reason=reason) if reason == UNDURABLE:
-                    self._accepted_by_key = {key: one for key, one in self._accepted_by_key.items() if _input_of(one) != given}
-                case InstanceStart(reason="fork"):
-                    self._accepted_by_key = {}
-                case TurnEnd(turn=turn):
-                    self._end_of_turn[turn] = event.seq
-                    self._last_end = event
-                case AssistantMessage(content=content):
-                    self._call_ids.update(block.id for block in content if isinstance(block, ToolCallBlock))
-                case ToolCall(call_id=call_id):
-                    self._call_ids.add(CallId(call_id))
-                case _:
-                    pass
+            if type(event.data) in _INDEXED:
+                self._note(event)
+
+    def _note(self, event: Event) -> None:
+        data = event.data
+        if isinstance(data, AssistantMessage):
+            for block in data.content:
+                if isinstance(block, ToolCallBlock):
+                    self._call_ids.add(block.id)
+        elif isinstance(data, ToolCall):
+            self._call_ids.add(data.call_id)
+        elif isinstance(data, TurnStart):
+            if data.trigger.input is not None:
+                self._turn_of_input[data.trigger.input] = data.turn
+        elif isinstance(data, TurnEnd):
+            self._end_of_turn[data.turn] = event.seq
+            self._last_end = event
+        elif isinstance(data, InputAccepted):
+            if data.key is not None:
+                self._accepted_by_key[data.key] = event
+        elif isinstance(data, InputSettled) and data.reason == UNDURABLE:
+            self._accepted_by_key = {key: one for key, one in self._accepted_by_key.items() if _input_of(one) != data.input}
+        elif isinstance(data, InstanceStart) and data.reason == "fork":
+            self._accepted_by_key = {}
 
 
 _INDEXED: Final = frozenset((TurnStart, InputAccepted, InputSettled, InstanceStart, TurnEnd, AssistantMessage, ToolCall))

@@ -8,6 +8,7 @@ import anyio.lowlevel
 
 from refold_protocol.session.events import Event
 from refold_protocol.session.skim import Skim
+from refold_protocol.session.turn_skim import Skimmed, TurnSkim
 from refold_storage.interface import Handle
 
 SLICE_BYTES = 256 * 1024
@@ -23,17 +24,25 @@ def slices_of(handle: Handle, last: int, first: int = 0) -> Iterator[list[bytes]
 
 
 def skimmed(handle: Handle, last: int) -> Iterator[Event]:
-    """Iterate over what the folds of the log as of `last` need; see `session/skim.py`."""
+    """Iterate over all events up to `last` but chunks of replies that are there; see `session/skim.py`."""
     skim = Skim()
     for lines in slices_of(handle, last):
         yield from skim.events(lines)
     yield from skim.rest()
 
 
-async def skimmed_in_slices(handle: Handle, last: int) -> AsyncIterator[list[Event]]:
-    """The same in lists; the event loop gets a turn between two."""
-    skim = Skim()
+def turns_skimmed(handle: Handle, last: int) -> Iterator[Skimmed]:
+    """Iterate over what the folds of a session as of `last` need; see `session/turn_skim.py`."""
+    skim = TurnSkim()
     for lines in slices_of(handle, last):
-        yield list(skim.events(lines))
+        yield from skim.items(lines)
+    yield from skim.rest()
+
+
+async def turns_skimmed_in_slices(handle: Handle, last: int) -> AsyncIterator[list[Skimmed]]:
+    """The same in lists; the event loop gets a turn between two."""
+    skim = TurnSkim()
+    for lines in slices_of(handle, last):
+        yield list(skim.items(lines))
         await anyio.lowlevel.checkpoint()
     yield list(skim.rest())

@@ -1,0 +1,283 @@
+"""Turns that are given whole leave the folds that their events leave, and whatever is unusual is given event by event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold_protocol.errors import InvalidEventError, SessionCorruptionError
+from refold_protocol.ids import ApprovalId, CallId, InputId
+from refold_protocol.json_text import JsonText
+from refold_protocol.session.codec import seal
+from refold_protocol.session.events import (
+    ApprovalAsked,
+    ApprovalDecided,
+    ApprovalSubject,
+    ContextMessage,
+    Draft,
+    ForeignData,
+    InputAccepted,
+    InputSettled,
+    LimitSettings,
+    PluginFailed,
+    SessionSettings,
+    SessionTitle,
+    SteeringMessage,
+    TodoWrite,
+    ToolResult,
+    TurnStart,
+)
+from refold_protocol.session.messages import TextDelta, text_content
+from refold_protocol.session.skimmed_turns import SkimmedTurns, horizon_over, work_over
+from refold_protocol.session.turn_skim import MOST_LINES, Skimmed, TurnSkim
+from refold_protocol.session.work import fold_work
+from refold_server.loop.folds import NOTHING_KNOWN, Folds, fold_all, folds_over, folds_step
+from tests.support.log_strategies import logs
+from tests.support.logs import CLIENT, LOOP, Log, call, spoken
+
+
+def skimmed(lines: list[bytes], *cuts: int) -> list[Skimmed]:
+    skim, items = TurnSkim(), list[Skimmed]()
+    for start, end in zip((0, *cuts), (*cuts, len(lines)), strict=True):
+        items += skim.items(lines[start:end])
+    return [*items, *skim.rest()]
+
+
+def folded(items: list[Skimmed], state: Folds = NOTHING_KNOWN) -> Folds:
+    for item in items:
+        state = folds_over(state, item) if isinstance(item, SkimmedTurns) else folds_step(state, item)
+    return state
+
+
+def whole(items: list[Skimmed]) -> list[int]:
+    """Give the turns that come whole."""
+    behind = [item.lasting for item in items if isinstance(item, SkimmedTurns)]
+    return [event.data.turn for lasting in behind for event in lasting if isinstance(event.data, TurnStart)]
+
+
+@given(logs(), st.integers(0, 10_000), st.lists(st.integers(0, 10_000), max_size=3))
+def test_the_folds_of_what_is_skimmed_are_the_folds_of_all_wherever_the_log_ends_and_slices_end(
+    log: Log, end: int, cuts: list[int]
+) -> None:
+    events = log.events[: end % (len(log.events) + 1)]
+    lines = [event.line for event in events]
+    places = sorted(cut % (len(lines) + 1) for cut in cuts)
+    assert folded(skimmed(lines, *places)) == fold_all(events)
+
+
+@given(st.integers(0, 10_000), st.integers(0, 10_000))
+def test_a_log_from_which_a_line_is_missing_is_refused(lost: int, cut: int) -> None:
+    lines = ordinary(with_tools).lines
+    del lines[lost % (len(lines) - 1)]
+    with pytest.raises(SessionCorruptionError, match="calls itself"):
+        skimmed(lines, cut % (len(lines) + 1))
+
+
+def ordinary(turn: Callable[[Log], None]) -> Log:
+    """A log of three turns, the second of which `turn` writes from its prompt on, without its end."""
+    log = Log()
+    log.instance()
+    log.whole_turn()
+    log.turn(given=log.accept("i-2"))
+    turn(log)
+    log.end_turn()
+    log.whole_turn()
+    return log
+
+
+def answered(log: Log) -> None:
+    log.step()
+    log.stream(*spoken("Yes."))
+    log.reply("Yes.")
+    log.end_step()
+
+
+def with_tools(log: Log) -> None:
+    log.step()
+    log.stream(*spoken("I look."))
+    log.reply(call("c1"), call("c2"), finish="tool-calls")
+    for name in ("c1", "c2"):
+        log.call(name)
+        log.result(name)
+    log.append(ContextMessage(text_content("More."), LOOP, "context"))
+    log.end_step()
+    answered(log)
+
+
+def with_an_approval(log: Log) -> None:
+    log.step()
+    log.reply(call("c1"), finish="tool-calls")
+    log.add(ApprovalAsked(ApprovalId("a1"), CallId("c1"), "read_file", ApprovalSubject("path", "a.txt")))
+    log.add(ApprovalDecided(ApprovalId("a1"), "allowed", "session", CLIENT))
+    log.call("c1")
+    log.result("c1", "found")
+    log.end_step()
+
+
+def with_inputs(log: Log) -> None:
+    log.step()
+    log.stream(*spoken("So"))
+    log.add(InputAccepted(InputId("i-3"), "steer", text_content("Wait."), CLIENT, "k3"))
+    log.add(InputAccepted(InputId("i-4"), "prompt", text_content("And then?"), CLIENT))
+    log.reply("So")
+    log.add(InputSettled(InputId("i-4"), "withdrawn"))
+    log.end_step()
+    log.append(SteeringMessage(2, text_content("Wait."), CLIENT, InputId("i-3")))
+    answered(log)
+
+
+def with_what_no_fold_looks_at(log: Log) -> None:
+    log.add(SessionTitle("On folding", CLIENT))
+    log.step()
+    log.add(TodoWrite(()))
+    log.reply("Yes.")
+    log.add(PluginFailed("p", "tools/execute", "It was late."))
+    log.add(SessionSettings(limits=LimitSettings(3)))
+    log.end_step()
+
+
+@pytest.mark.parametrize("turn", [with_tools, with_an_approval, with_inputs, with_what_no_fold_looks_at])
+def test_an_ordinary_turn_is_given_whole_and_folds_to_what_its_events_fold_to(turn: Callable[[Log], None]) -> None:
+    log = ordinary(turn)
+    items = skimmed(log.lines)
+    assert whole(items) == [1, 2, 3]
+    assert folded(items) == fold_all(log.events)
+
+
+def without_a_reply(log: Log) -> None:
+    log.step()
+    log.stream(*spoken("ha"))
+    log.end_step("error")
+
+
+def retried(log: Log) -> None:
+    log.step()
+    log.stream(*spoken("ha"))
+    log.send(attempt=2)
+    log.stream(*spoken("again"), attempt=2)
+    log.reply("again")
+    log.end_step()
+
+
+def with_a_foreign_event(log: Log) -> None:
+    log.write(Draft(ForeignData(JsonText("{}")), type="someone/note", ignorable=True))
+    answered(log)
+
+
+def with_a_foreign_event_whose_name_begins_like_one_of_ours(log: Log) -> None:
+    log.write(Draft(ForeignData(JsonText("{}")), type="steering/messages", ignorable=True))
+    answered(log)
+
+
+def with_a_replace(log: Log) -> None:
+    with_tools(log)
+    node = next(event for event in log.events if event.type == "tool/result")
+    log.replace(ToolResult(2, 1, CallId("c1"), text_content("cut"), is_error=False), node.seq, node.seq)
+    answered(log)
+
+
+def without_a_step(_: Log) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        without_a_reply,
+        retried,
+        with_a_foreign_event,
+        with_a_foreign_event_whose_name_begins_like_one_of_ours,
+        with_a_replace,
+        without_a_step,
+    ],
+)
+def test_a_turn_that_went_another_way_is_given_event_by_event(turn: Callable[[Log], None]) -> None:
+    log = ordinary(turn)
+    items = skimmed(log.lines)
+    assert whole(items) == [1, 3]
+    assert folded(items) == fold_all(log.events)
+
+
+def test_a_turn_whose_end_did_not_come_is_given_event_by_event() -> None:
+    log = ordinary(with_tools)
+    end = next(event.seq for event in log.events if event.type == "turn/end" and event.seq > 20)
+    items = skimmed(log.lines[:end])
+    assert whole(items) == [1]
+    assert folded(items) == fold_all(log.events[:end])
+
+
+def test_a_very_long_turn_is_not_held_until_its_end() -> None:
+    log = Log()
+    log.turn()
+    log.step()
+    log.stream(*(TextDelta(0, "word") for _ in range(MOST_LINES)))
+    skim = TurnSkim()
+    lines = log.lines
+    assert list(skim.items(lines[:MOST_LINES])) == []
+    assert [item.seq for item in skim.items(lines[MOST_LINES:]) if not isinstance(item, SkimmedTurns)] == [0, 1, 2, 3, 4]
+
+
+def test_turns_out_of_order_are_refused() -> None:
+    log = ordinary(retried)
+    first, last = (item for item in skimmed(log.lines) if isinstance(item, SkimmedTurns))
+    with pytest.raises(InvalidEventError, match="turn 3 after turn 0"):
+        work_over(NOTHING_KNOWN.work, last)
+    with pytest.raises(InvalidEventError, match="turn 1 is open"):
+        work_over(fold_work(log.events[: first.lasting[0].seq + 1]), last)
+
+
+def test_a_turn_whose_end_names_another_turn_is_refused() -> None:
+    log = ordinary(with_tools)
+    last = log.events[-1]
+    lines = [*log.lines[:-1], last.line.replace(b'"turn":3', b'"turn":4')]
+    with pytest.raises(InvalidEventError, match="turn 4 is not open"):
+        folded(skimmed(lines))
+
+
+def test_a_turn_whose_number_is_not_the_next_is_refused() -> None:
+    log = ordinary(with_tools)
+    start = next(event.seq for event in log.events if isinstance(event.data, TurnStart) and event.data.turn == 3)
+    lines = [*log.lines[:start], *(line.replace(b'"turn":3', b'"turn":5') for line in log.lines[start:])]
+    with pytest.raises(InvalidEventError, match="turn 5 after turn 2"):
+        folded(skimmed(lines))
+
+
+def test_the_horizon_behind_turns_shares_the_nodes_before_them() -> None:
+    log = ordinary(retried)
+    item = skimmed(log.lines)[-1]
+    assert isinstance(item, SkimmedTurns)
+    before = fold_all(log.events[: item.lasting[0].seq]).horizon
+    behind = horizon_over(before, item)
+    assert behind.surface.nodes.extends(before.surface.nodes)
+    assert behind.history.extends(before.history)
+    assert behind == fold_all(log.events).horizon
+
+
+def test_a_line_that_is_no_event_is_named_by_its_seq() -> None:
+    lines = ordinary(with_tools).lines
+    lines[4] = b"\0" * 40
+    with pytest.raises(SessionCorruptionError, match="event 4"):
+        skimmed(lines)
+
+
+@given(st.lists(st.binary(max_size=60), max_size=8), st.integers(0, 60))
+def test_hostile_lines_are_refused_as_corrupt(hostile: list[bytes], at: int) -> None:
+    lines = ordinary(with_tools).lines
+    lines[at:at] = hostile
+    if hostile:
+        with pytest.raises(SessionCorruptionError):
+            skimmed(lines)
+
+
+def test_a_line_of_other_origin_is_read_as_well() -> None:
+    log = ordinary(with_tools)
+    lines = [line.replace(b'{"type":', b'{ "type":') if number % 3 else line for number, line in enumerate(log.lines)]
+    assert folded(skimmed(lines)).work == fold_all(log.events).work
+
+
+def test_a_draft_of_each_sort_in_a_turn_is_sealed_as_is_looked_for() -> None:
+    event = seal(Draft(SessionTitle("On folding", CLIENT)), 7, 1)
+    assert event.line.startswith(b'{"type":"session/title","seq":7,')
