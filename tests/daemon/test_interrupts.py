@@ -135,7 +135,7 @@ async def test_a_close_with_cancel_ends_the_turn_first(place: Place) -> None:
             assert (await waiting)["data"]["reason"] == {"kind": "aborted", "cause": {"kind": "disposed"}}
             with pytest.raises(RpcError) as raised:
                 await client.wait_turn(session, 1)
-            assert raised.value.kind == "session.unknown"
+            assert raised.value.kind == "session.readOnly"
         recorded = await place.recorded(session)
     assert types(recorded[-3:]) == ["assistant/message", "step/end", "turn/end"]
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 REQUESTS = 120
 IN_FLIGHT = 20
 
-REFUSALS = {"session.busy", "session.owned", "session.unknown", "input.unknown", "turn.mismatch"}
+REFUSALS = {"session.busy", "session.owned", "session.readOnly", "session.unknown", "input.unknown", "turn.mismatch"}
 """What a request may be answered with when another one was quicker."""
 
 CONSUMED = ("user/message", "steering/message", "context/message", "input/settled")
@@ -55,7 +55,7 @@ class Crowd:
                 try:
                     await client.close_session(session, cancel=True)
                 except RpcError as error:
-                    if error.kind != "session.unknown":
+                    if error.kind not in ("session.readOnly", "session.unknown"):
                         raise
         for session, notices in self.subscriptions:
             events = await self.place.recorded(session)

@@ -164,4 +164,4 @@ async def test_reads_need_no_open_session_and_work_beside_a_writer(place: Place)
             assert await other.read(session, view) == await client.read(session, view)
         with pytest.raises(RpcError) as raised:
             await other.start_turn(session, "mine")
-        assert raised.value.kind == "session.unknown"
+        assert raised.value.kind == "session.readOnly"

@@ -145,7 +145,7 @@ async def test_a_title_is_there_for_lists_and_for_the_next_daemon(place: Place) 
         assert [row["session"] for row in rows] == [session]
         with pytest.raises(RpcError) as raised:
             await client.rename(session, "Horses")
-        assert raised.value.kind == "session.unknown", "whoever only reads changes nothing"
+        assert raised.value.kind == "session.readOnly", "whoever only reads changes nothing"
 
 
 async def test_progress_begins_reports_and_ends_with_the_turn(place: Place) -> None:

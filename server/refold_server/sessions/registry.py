@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 import anyio
 
-from refold_protocol.errors import ConfigError, InvalidEventError, RefoldError, SessionNotFoundError
+from refold_protocol.errors import ConfigError, InvalidEventError, RefoldError, SessionNotFoundError, SessionReadOnlyError
 from refold_protocol.ids import SessionId
 from refold_protocol.session.events import AbortCause, ClientInfo, Draft, Event, SessionSettings, SessionTitle
 from refold_protocol.session.messages import Source
@@ -61,12 +61,13 @@ class Sessions:
         return self._live.get(session)
 
     def writable(self, session: SessionId) -> Session:
-        """Give a session that is open for writing here. Raises SessionNotFoundError."""
+        """Give a session that is open for writing here. Raises SessionReadOnlyError where it is not, SessionNotFoundError where
+        there is none."""
         live = self._live.get(session)
         if live is None:
-            raise SessionNotFoundError(
-                f"session {session} is not open for writing here; call session/open first", session=session
-            )
+            self.store.get(session)
+            message = f"session {session} is not open for writing here; call session/open first"
+            raise SessionReadOnlyError(message, session=session)
         return live
 
     def seams(self, session: SessionId, cwd: str) -> Seams:
@@ -98,7 +99,7 @@ class Sessions:
             return live or await self._adopt(await self.store.open(session, "write"))
 
     async def close(self, session: SessionId, *, cancel: bool = False) -> None:
-        """Close a session. Raises SessionNotFoundError, SessionBusyError, LogError."""
+        """Close a session. Raises SessionReadOnlyError, SessionNotFoundError, SessionBusyError, LogError."""
         async with self._alone(session):
             live = self.writable(session)
             try:
@@ -141,7 +142,9 @@ class Sessions:
 
     def _record(self, session: SessionId, draft: Draft) -> Event:
         """Append an event of a plugin. Raises SessionNotFoundError, InvalidEventError, LogError."""
-        live = self.writable(session)
+        live = self._live.get(session)
+        if live is None:
+            raise SessionNotFoundError(f"session {session} is not open for writing here", session=session)
         if any(other.instance.seams.observing for other in self):
             raise InvalidEventError(f"{draft.type}: an append from inside an observer")
         return live.append(draft)[-1]
