@@ -175,10 +175,8 @@ class Session:
         return reason
 
     async def configure(self, patch: SettingsPatch) -> tuple[SessionSettings, int]:
-        """Change settings from the next request on; give those in force and the seq of their record.
-
-        Raises what `check_settings` raises, LogError.
-        """
+        """Change settings from the next request on; give those in force and the seq of their record. Raises what
+        `check_settings` raises, and LogError: those before hold again then, since that is what whoever asked goes by."""
         before = self.ledger.folds.settings
         settings = patched(before, patch)
         check_settings(self.instance.host, settings, before)
@@ -186,7 +184,12 @@ class Session:
         event, *_ = self.append(Draft(settings), *told)[-1 - len(told) :]
         if patch.tools_now:
             self.instance.thaw_tools()
-        await self.ledger.flush()
+        try:
+            await self.ledger.flush()
+        except (LogError, anyio.get_cancelled_exc_class()):
+            if self.ledger.folds.settings == settings:
+                self.ledger.append(Draft(before), *self._told_of(settings, before), closing=True)
+            raise
         for one in self.ledger.folds.pending:
             if one.source == PERMISSIONS:
                 await self._join_if_idle(one)

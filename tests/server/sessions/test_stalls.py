@@ -10,9 +10,18 @@ import anyio
 import pytest
 
 from refold_protocol.errors import LogError, LogUnwritableError, StorageFullError
-from refold_protocol.session.events import AssistantMessage, Draft, InputSettled, SessionTitle, TurnEnd
+from refold_protocol.session.events import (
+    AssistantMessage,
+    ContextMessage,
+    Draft,
+    InputSettled,
+    PermissionSettings,
+    SessionTitle,
+    TurnEnd,
+)
 from refold_protocol.session.messages import BlockStart, TextDelta, text_content, text_of
 from refold_server.sessions.session import Session
+from refold_server.sessions.settings import PERMISSIONS_NOW, SettingsPatch
 from refold_storage.memory import MemoryStore
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, ToolBody, calls, says
 from tests.support.loops import CLIENT, assert_proven, echo, end_of, last, scripted_session, turn, types
@@ -124,6 +133,33 @@ async def test_a_tool_does_not_start_when_a_commit_failed_after_its_call_was_rec
         with pytest.raises(StorageFullError):
             await turn(session)
         assert host.ran == []
+
+
+@pytest.mark.parametrize("runs", [False, True])
+async def test_settings_that_could_not_be_kept_do_not_hold_when_there_is_space_again(runs: bool) -> None:
+    """Who was told that a permission failed must not meet it later."""
+    disk, pause = Disk(), Pause()
+    host = ScriptedHost(ScriptedProvider(says("one"), [pause, *says("two")] if runs else says("two"), says("three")))
+    async with disk.session(host) as session:
+        await session.configure(SettingsPatch(permissions=PermissionSettings("ask")))
+        await turn(session)
+        started = await session.start(text_content("two"), CLIENT) if runs else None
+        if started is not None:
+            await pause.reached.wait()
+        before = session.ledger.folds.settings
+        disk.faults.full = True
+        with pytest.raises(StorageFullError):
+            await session.configure(SettingsPatch(permissions=PermissionSettings("allow")))
+        assert session.ledger.folds.settings == before
+        disk.faults.full = False
+        if started is not None:
+            pause.go_on.set()
+            await session.turns.wait(started[1])
+        assert end_of(await turn(session, "three")) == "completed"
+        assert session.ledger.folds.settings == before
+        said = [text_of(event.data.content) for event in session.ledger.handle.read() if isinstance(event.data, ContextMessage)]
+        assert said == [PERMISSIONS_NOW["allow"], PERMISSIONS_NOW["ask"]], "the model is told both, in their order"
+        assert_proven(session)
 
 
 async def test_a_permission_that_cannot_be_recorded_lets_nothing_run() -> None:
