@@ -26,24 +26,14 @@ from refold_protocol.rpc.results import (
     SessionReadResult,
     SurfaceNode,
 )
-from refold_protocol.session.header import header_step
 from refold_protocol.session.messages import Source
-from refold_protocol.session.surface import EMPTY_SURFACE, surface_step
 from refold_protocol.session.transcript import TranscriptEntry
+from refold_server.loop.folds import Folds
 from refold_server.sessions.reading import read_whole, reading
 from refold_server.sessions.registry import Sessions
 from refold_server.sessions.session import Session
-from refold_server.sessions.slicing import folded, listed
-from refold_server.sessions.views import (
-    NOTHING_AHEAD,
-    balanced,
-    nodes_of,
-    outlook_step,
-    outlook_view,
-    recorded,
-    seq_at,
-    transcript_view,
-)
+from refold_server.sessions.slicing import listed
+from refold_server.sessions.views import folds_at, nodes_of, outlook_of, seq_at, surface_of, transcript_view
 from refold_storage.interface import Handle, SessionRecord
 
 PAGE_ITEMS = 1_000
@@ -79,8 +69,8 @@ class SessionMethods:
     async def _open_for_reading(self, session: SessionId) -> SessionOpenResult:
         async with reading(self._sessions, session) as (handle, owned):
             at, durable, info = handle.tail, handle.durable, session_info(handle.record)
-            outlook = await folded(recorded(handle, at), outlook_step, NOTHING_AHEAD)
-            return SessionOpenResult(handle.id, at, durable, info, *outlook_view(handle, at, outlook, owned=owned))
+            folds = await self._folds(handle, at)
+            return SessionOpenResult(handle.id, at, durable, info, *outlook_of(handle, at, folds, owned=owned))
 
     async def _read(self, params: SessionReadParams) -> SessionReadResult:
         async with reading(self._sessions, params.session) as (handle, owned):
@@ -93,14 +83,20 @@ class SessionMethods:
                     entries, following = paged(await listed(transcript_view(handle, at, owned=owned)), page)
                     return SessionReadResult(entries=entries, next=following)
                 case "surface":
-                    surface = await folded(balanced(handle, at, owned=owned), surface_step, EMPTY_SURFACE)
+                    surface = surface_of(handle, at, await self._folds(handle, at), owned=owned)
                     nodes, following = paged(nodes_of(surface), page)
                     return SessionReadResult(nodes=nodes, next=following)
                 case "header":
-                    return SessionReadResult(header=await folded(recorded(handle, at), header_step, None))
+                    return SessionReadResult(header=(await self._folds(handle, at)).horizon.header)
                 case "status":
-                    outlook = await folded(recorded(handle, at), outlook_step, NOTHING_AHEAD)
-                    return SessionReadResult(status=outlook_view(handle, at, outlook, owned=owned)[0])
+                    return SessionReadResult(status=outlook_of(handle, at, await self._folds(handle, at), owned=owned)[0])
+
+    async def _folds(self, handle: Handle, at: int) -> Folds:
+        """Fold a log up to `at`; for the writer's own tail that is done already."""
+        live = self._sessions.live(handle.id)
+        if live is not None and live.ledger.handle is handle and live.ledger.handle.tail == at:
+            return live.ledger.folds
+        return await folds_at(handle, at)
 
     async def flush(self, params: SessionFlushParams) -> SessionFlushResult:
         """session/flush."""

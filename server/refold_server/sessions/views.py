@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from refold_protocol.errors import SeqRangeError
@@ -21,14 +20,15 @@ from refold_protocol.session.endings import FORKED, INTERRUPTED
 from refold_protocol.session.events import Event
 from refold_protocol.session.header import header_step
 from refold_protocol.session.header_types import EpochHeader
-from refold_protocol.session.pending import Pending, pending_step
+from refold_protocol.session.pending import Pending
 from refold_protocol.session.projection import derive_message
 from refold_protocol.session.status import Status, status_of
 from refold_protocol.session.surface import Surface, fold_surface
 from refold_protocol.session.transcript import Transcript, TranscriptEntry
 from refold_protocol.session.work import NO_WORK, Work, fold_work, work_step
+from refold_server.loop.folds import NOTHING_KNOWN, Folds, fold_all, folds_over, folds_step
 from refold_server.loop.ledger import is_seed
-from refold_server.loop.reading import skimmed
+from refold_server.loop.reading import skimmed, turns_skimmed_in_slices
 from refold_storage.interface import Handle
 
 
@@ -111,28 +111,31 @@ def stands_open(handle: Handle) -> bool:
     return False
 
 
-class Outlook(Struct, frozen=True, gc=False):
-    """What stands open and what waits: the folds that an open for reading shows."""
-
-    work: Work = NO_WORK
-    pending: Pending = ()
-
-
-NOTHING_AHEAD: Final = Outlook()
-
-
-def outlook_step(state: Outlook, event: Event) -> Outlook:
-    """Fold one recorded event."""
-    return Outlook(work_step(state.work, event), pending_step(state.pending, event))
+async def folds_at(handle: Handle, at: int) -> Folds:
+    """Fold the events 0…`at`, in slices. Raises SessionFormatUnsupportedError at a foreign event that may not be skipped."""
+    state = NOTHING_KNOWN
+    async for items in turns_skimmed_in_slices(handle, at):
+        for item in items:
+            state = folds_step(state, item) if isinstance(item, Event) else folds_over(state, item)
+    return state
 
 
-def outlook_view(handle: Handle, at: int, outlook: Outlook, *, owned: bool) -> tuple[Status, Pending]:
+def surface_of(handle: Handle, at: int, folds: Folds, *, owned: bool) -> Surface:
+    """Give the surface of a log with these folds as of `at`, with the closers that nobody wrote yet."""
+    if owned or not open_at_end(folds.work):
+        return folds.horizon.surface
+    time = next(iter(handle.read(at, at))).time
+    closers = closers_of(folds.work, time, FORKED if _is_seed(handle, folds.work, at) else INTERRUPTED)
+    return fold_surface(drafts_as_events(closers, at), folds.horizon.surface)
+
+
+def outlook_of(handle: Handle, at: int, folds: Folds, *, owned: bool) -> tuple[Status, Pending]:
     """Give the status and the inputs that wait, of a log with these folds as of `at`. As of the tail the status is `broken`
     while the log cannot be written."""
-    closed = not owned and open_at_end(outlook.work)  # the closers leave nothing open
+    closed = not owned and open_at_end(folds.work)  # the closers leave nothing open
     return (
-        _status(handle, at, NO_WORK if closed else outlook.work),
-        () if _is_seed(handle, outlook.work, at) else outlook.pending,
+        _status(handle, at, NO_WORK if closed else folds.work),
+        () if _is_seed(handle, folds.work, at) else folds.pending,
     )
 
 
@@ -143,10 +146,7 @@ def _status(handle: Handle, at: int, work: Work) -> Status:
 
 def pending_view(handle: Handle, at: int) -> Pending:
     """Give the inputs that wait. A fork inherits none, also before it is opened for writing."""
-    outlook = NOTHING_AHEAD
-    for event in recorded(handle, at):
-        outlook = outlook_step(outlook, event)
-    return outlook_view(handle, at, outlook, owned=True)[1]
+    return outlook_of(handle, at, fold_all(recorded(handle, at)), owned=True)[1]
 
 
 def _is_seed(handle: Handle, work: Work, at: int) -> bool:
