@@ -16,10 +16,11 @@ from refold_server.tools.tool import ToolContext
 
 
 class PlayedResults:
-    """Earlier results of a session, by seq."""
+    """Earlier results of a session, by seq; `most` characters can be read at once, None: any number."""
 
-    def __init__(self, texts: Mapping[int, str]) -> None:
+    def __init__(self, texts: Mapping[int, str], most: int | None = None) -> None:
         self.texts = texts
+        self.most = most
 
     @property
     def are_shortened(self) -> bool:
@@ -29,6 +30,10 @@ class PlayedResults:
     def text(self, seq: int) -> str | None:
         """Give one of them."""
         return self.texts.get(seq)
+
+    def readable(self, text: str) -> int:
+        """Give how much of a text can be read at once."""
+        return len(text) if self.most is None else min(len(text), self.most)
 
 
 def fill(root: Path, files: Mapping[str, str | bytes]) -> Path:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold_protocol.session.events import Draft, Event, Replace, ToolResult
-from refold_protocol.session.messages import ResultBlock, TextBlock
+from refold_protocol.session.messages import Message, ResultBlock, TextBlock, text_content
 from refold_protocol.session.projection import derive_message
 from refold_server.compaction.boundary import head_end, tail_start
 from refold_server.compaction.policy import Bounds
@@ -24,6 +24,9 @@ _SHARE: Final = 64
 
 _LEAST: Final = 400
 """No result of at most so many tokens is large."""
+
+_READ: Final = 8
+"""A piece of a result that is read again takes at most one in so many tokens of the window."""
 
 _KEPT: Final = 3
 """One in so many tokens of what is large is kept."""
@@ -52,6 +55,15 @@ def cuts_of(nodes: Sequence[Event], prices: Sequence[int], meter: ModelTokenMete
 def large_of(window: int) -> int:
     """Give above how many tokens a result is large in a window of so many."""
     return max(_LEAST, window // _SHARE)
+
+
+def readable(text: str, meter: ModelTokenMeter) -> int:
+    """Give how many of a text's first characters a result may hold that stays whole until the model has read it: less than
+    what stays at the end of a history."""
+    most, count = meter.profile.window // _READ, len(text)
+    while count > 1 and (price := meter.estimate_message(Message("user", text_content(text[:count])))) > most:
+        count = max(1, count * most // price)
+    return count
 
 
 def before_tail(prices: Sequence[int], retain: int) -> int:

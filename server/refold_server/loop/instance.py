@@ -11,6 +11,7 @@ from typing import Protocol
 
 from refold_protocol.dialects.dialect import BodyEncoder
 from refold_protocol.dialects.registry import dialect_named
+from refold_protocol.errors import RefoldError
 from refold_protocol.ids import CallId
 from refold_protocol.session.events import ClientInfo, Draft, Event, InstanceStart, PluginFailed, SessionSettings
 from refold_protocol.session.header import canonical_header
@@ -19,6 +20,7 @@ from refold_protocol.session.messages import Message
 from refold_protocol.session.request import Request, RequestDigest
 from refold_protocol.session.tape import Tape
 from refold_server.checks.live import CheckMode, LiveCheck
+from refold_server.compaction.prune import readable
 from refold_server.config_types import CompactionConfig, Mode
 from refold_server.loop.approvals import Approvals
 from refold_server.loop.composition import Composition
@@ -111,7 +113,7 @@ class Instance:
         self._settings_used: SessionSettings | None = None
         self._encoder: BodyEncoder | None = None
         self._dialect: str | None = None
-        host.attach(LoggedResults(ledger))
+        host.attach(LoggedResults(ledger, self._readable))
         seams.report = self._record_failure
         if seams.observes:
             ledger.handle.observe(self._observed)
@@ -187,6 +189,15 @@ class Instance:
         if self._encoder is None or dialect != self._dialect:
             self._encoder, self._dialect = dialect_named(dialect).make_encoder(), dialect
         return self._encoder
+
+    def _readable(self, text: str) -> int:
+        """Give how many characters of a text fit the session's window; all of them where nobody stated it."""
+        try:
+            config = self.next_config()
+            meter = self.host.meter(f"{config.provider}/{config.model}")
+        except RefoldError:  # whoever asks the model says what is wrong with it
+            return len(text)
+        return readable(text, meter)
 
     def _in_order(self, tools: tuple[ToolSchema, ...]) -> tuple[ToolSchema, ...]:
         header = self.ledger.folds.horizon.header

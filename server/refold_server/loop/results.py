@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from refold_protocol.session.events import Replace, ToolResult
 from refold_protocol.session.messages import TextBlock
 from refold_server.loop.ledger import Ledger
 
 
 class LoggedResults:
-    """The results of one session."""
+    """The results of one session; `readable` says how many characters of a text the model may be given at once."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, readable: Callable[[str], int]) -> None:
         self._ledger = ledger
+        self._readable = readable
         self._looked = 0
         self._are_shortened = False
 
@@ -34,3 +37,7 @@ class LoggedResults:
         if not isinstance(data, ToolResult):
             return None
         return "\n".join(block.text for block in data.content if isinstance(block, TextBlock))
+
+    def readable(self, text: str) -> int:
+        """Give how many of a text's first characters the model may be given at once."""
+        return self._readable(text)

@@ -58,13 +58,15 @@ class ReadResult:
 
     async def run(self, context: ToolContext, params: ReadResultParams) -> ToolOutput:
         """Read. Raises ToolFailure."""
-        text = None if context.results is None else context.results.text(params.seq)
-        if text is None:
+        results = context.results
+        text = None if results is None else results.text(params.seq)
+        if results is None or text is None:
             raise invalid_arguments(f"there is no tool result with seq {params.seq} in this session")
         if params.offset and params.offset >= len(text):
             raise invalid_arguments(f"that result has {len(text):,} characters, so no offset from {params.offset:,} on")
-        end = params.offset + max(1, context.output_limit - _NOTE_ROOM)
-        piece = text[params.offset : end]
+        piece = text[params.offset : params.offset + max(1, context.output_limit - _NOTE_ROOM)]
+        piece = piece[: max(1, results.readable(piece))]
+        end = params.offset + len(piece)
         if end < len(text):
             piece += f"\n[characters {params.offset:,} to {end:,} of {len(text):,}; go on with offset {end}]"
         return text_output(piece)

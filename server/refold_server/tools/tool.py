@@ -54,6 +54,11 @@ class PastResults(Protocol):
         """Give the text of the result with that seq, None where there is none."""
         ...
 
+    def readable(self, text: str) -> int:
+        """Give how many of a text's first characters the model may be given at once, so that they need not be cut again
+        before it has read them."""
+        ...
+
 
 class ToolContext(Struct, frozen=True):
     """What a call may work with. `output_limit` counts characters, `time_limit_s` seconds; `buffers` is what an editor has

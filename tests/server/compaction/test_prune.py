@@ -11,11 +11,11 @@ from refold_protocol.ids import CallId
 from refold_protocol.session.codec import seal
 from refold_protocol.session.density import Density
 from refold_protocol.session.events import Draft, Event, Replace, ToolErrorInfo, ToolResult, UserMessage
-from refold_protocol.session.messages import ImageBlock, ResultBlock, Source, TextBlock, text_content
+from refold_protocol.session.messages import ImageBlock, Message, ResultBlock, Source, TextBlock, text_content
 from refold_protocol.session.meter_profile import MeterProfile
 from refold_protocol.session.projection import derive_message
 from refold_protocol.session.surface import fold_surface
-from refold_server.compaction.prune import Cut, before_tail, cuts_of, large_of, shortened
+from refold_server.compaction.prune import Cut, before_tail, cuts_of, large_of, readable, shortened
 from refold_server.meters import ModelTokenMeter
 
 METER = ModelTokenMeter(MeterProfile("p/m", 8_192, Density(1.0)))
@@ -122,6 +122,16 @@ def test_a_cut_tears_no_character_from_what_belongs_to_it() -> None:
             assert note is not None
             for piece in (found[: note.start()], found[note.end() :]):
                 assert piece == unit * (len(piece) // len(unit)), unit
+
+
+@given(st.text(alphabet="a1汉é ", max_size=3_000), st.sampled_from((40, 800, 8_192)))
+def test_what_is_read_again_takes_a_share_of_the_window_and_is_never_nothing(text: str, window: int) -> None:
+    """Else the model could never read the middle of a result: what it reads would be cut again before it sees it."""
+    meter = ModelTokenMeter(MeterProfile("p/m", window, Density(4.0, "script")))
+    count = readable(text, meter)
+    assert min(1, len(text)) <= count <= len(text)
+    if count > 1:
+        assert meter.estimate_message(Message("user", text_content(text[:count]))) <= window // 8
 
 
 def test_what_stands_before_the_retained_tail_is_counted_from_the_end() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+
 import pytest
 
 from refold_protocol.errors import ProviderError
 from refold_protocol.session.cache import fold_attribution
 from refold_protocol.session.events import CompactStart, Replace, StepEnd, ToolResult
 from refold_protocol.session.messages import Chunk, TextBlock, UsageChunk, text_of
+from refold_protocol.session.request import Request
 from refold_protocol.session.transcript import transcript
 from refold_server.sessions.session import Session
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls
@@ -121,6 +124,51 @@ async def test_an_overflow_after_cutting_ends_the_turn_and_says_what_was_done() 
         assert reason is not None
         assert reason.error.kind == "provider.contextOverflow"
         assert "cut once in this turn" in reason.error.message
+        assert_proven(session)
+
+
+class Reader(ScriptedProvider):
+    """Looks once, then reads on, a call at a time, until it was given `length` characters; sums up when asked to. `unseen`
+    has the pieces that the request behind their call did not show whole."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(calls(("a", "look", "{}")), says("Many numbers."))
+        self.length = length
+        self.pieces: list[str] = []
+        self.unseen: list[str] = []
+
+    async def stream(self, request: Request, body: bytes) -> AsyncGenerator[Chunk, None]:
+        if not self.scripts and "replaced by a summary, and you write it now" in str(request.history[-1]):
+            self.scripts = [says("Some of the numbers.")]
+        elif not self.scripts:
+            self.unseen += [piece for piece in self.pieces[-1:] if piece not in str(request.history)]
+            done = sum(map(len, self.pieces)) == self.length
+            self.scripts = [says("All of them.") if done else calls((f"r{len(self.pieces)}", "read", "{}"))]
+        async for chunk in super().stream(request, body):
+            yield chunk
+
+
+async def test_in_a_small_window_the_model_can_read_all_of_a_cut_result_piece_by_piece() -> None:
+    """A larger piece than the window's share would be cut again before the model saw it."""
+    whole = "".join(f"{number:05} " for number in range(4_000))
+    reader = Reader(len(whole))
+    around = ScriptedHost(reader, steps=100)
+    around.window = 8_000
+
+    async def look(arguments: str) -> str:
+        return whole
+
+    async def read(arguments: str) -> str:
+        rest = whole[sum(map(len, reader.pieces)) :]
+        reader.pieces.append(rest[: around.results.readable(rest)])
+        return reader.pieces[-1]
+
+    around.bodies.update(look=look, read=read)
+    async with scripted_session(around) as session:
+        await turn(session, "one")
+        assert end_of(await turn(session, "two")) == "completed"
+        assert "".join(reader.pieces) == whole
+        assert reader.unseen == []
         assert_proven(session)
 
 

@@ -15,9 +15,9 @@ from tests.support.tool_calls import PlayedResults, context
 pytestmark = pytest.mark.anyio
 
 
-def around(root: Path, **results: str) -> ToolContext:
-    """A call in a session with these results; at most 1,000 characters are given at a time."""
-    played = PlayedResults({int(seq[1:]): text for seq, text in results.items()})
+def around(root: Path, most: int | None = None, **results: str) -> ToolContext:
+    """A call in a session with these results; at most 1,000 characters are given at a time, and `most` by the window."""
+    played = PlayedResults({int(seq[1:]): text for seq, text in results.items()}, most)
     return replace(context(root), results=played, output_limit=1_000)
 
 
@@ -30,12 +30,13 @@ async def test_a_result_is_given_as_it_is(tmp_path: Path) -> None:
     assert await read(around(tmp_path, s7="汉字\n", s8="other"), 7) == "汉字\n"
 
 
-async def test_a_long_result_is_given_in_pieces_that_make_up_the_whole(tmp_path: Path) -> None:
-    text = "".join(f"{number:05} " for number in range(500))
-    place, offset, found = around(tmp_path, s7=text), 0, ""
-    for _ in range(10):
+@pytest.mark.parametrize("most", [None, 500, 1], ids=["as many as a result holds", "what the window holds", "hardly any"])
+async def test_a_long_result_is_given_in_pieces_that_make_up_the_whole(tmp_path: Path, most: int | None) -> None:
+    text = "".join(f"{number:05} " for number in range(500 if most != 1 else 20))
+    place, offset, found = around(tmp_path, most, s7=text), 0, ""
+    for _ in range(len(text)):
         piece = await read(place, 7, offset)
-        assert len(piece) <= 1_000
+        assert len(piece.partition("\n[characters ")[0]) <= min(1_000, most or 1_000)
         body, mark, note = piece.partition("\n[characters ")
         found += body
         if not mark:
