@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
+from refold_protocol.session.enclosing import enclosed_content
 from refold_protocol.session.events import ContextMessage, Draft, SteeringMessage
 from refold_protocol.session.pending import PendingInput
 from refold_server.loop.ledger import Ledger
@@ -22,7 +23,7 @@ def waiting(ledger: Ledger, modes: Container[str]) -> list[PendingInput]:
 def join_before_step(ledger: Ledger, turn: int) -> None:
     """Let what waits join the history before a step of `turn` starts: first steering, then injections."""
     steering = [
-        Draft(SteeringMessage(turn, one.content, one.source, one.input), surface_op="append")
+        Draft(SteeringMessage(turn, enclosed_content("steering", one.content), one.source, one.input), surface_op="append")
         for one in waiting(ledger, ("steer",))
     ]
     ledger.append(*steering, *joining_context(ledger))
@@ -35,4 +36,5 @@ def joining_context(ledger: Ledger) -> list[Draft]:
 
 def as_context(given: PendingInput) -> Draft:
     """Give the draft by which an injection joins the history."""
-    return Draft(ContextMessage(given.content, given.source, "context", given.input), surface_op="append")
+    content = enclosed_content("context", given.content)
+    return Draft(ContextMessage(content, given.source, "context", given.input), surface_op="append")

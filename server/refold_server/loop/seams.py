@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from refold_protocol.errors import PluginError
 from refold_protocol.ids import SessionId
+from refold_protocol.session.enclosing import enclosed_content
 from refold_protocol.session.events import ContextMessage, Event, ToolErrorInfo
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import Chunk, InputBlock, Message, Source, text_content
@@ -254,4 +255,9 @@ def _told(failure: Failure) -> None:
 
 def _messages(given: tuple[Context, ...], plugin: str) -> list[ContextMessage]:
     source = Source("plugin", plugin)
-    return [ContextMessage(one.content, source, "raw" if one.raw else "context") for one in given]
+    return [
+        ContextMessage(one.content, source, "raw")
+        if one.raw
+        else ContextMessage(enclosed_content("context", one.content), source, "context")
+        for one in given
+    ]

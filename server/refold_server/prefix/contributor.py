@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from refold_protocol.json_text import repair_surrogates
+from refold_protocol.session.enclosing import enclosed_text
 from refold_protocol.session.messages import Message, text_content
 from refold_server.plugins.payloads import Composing, NextPrefix
 from refold_server.plugins.seam import PrefixHandler
@@ -26,7 +27,7 @@ def contributor(name: str, write: Write) -> PrefixHandler:
         rest = await following()
         if text is None:
             return rest
-        enclosed = f'<context source="refold:{name}">\n{text}\n</context>'
+        enclosed = f'<context source="refold:{name}">\n{enclosed_text("context", text)}\n</context>'
         return [Message("user", text_content(enclosed)), *rest]
 
     contribute.__name__ = name

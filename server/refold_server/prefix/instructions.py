@@ -3,7 +3,8 @@
 Each folder from the repository's root down to the session's may have one: the first of NAMES that is there. The files that
 only some programs read come after the one for all, because where both are there, one of them mostly points to the other.
 The text of all files together is bounded; the nearest is kept whole, as far as the bound goes, and those above it get what
-it left. What could not be read is told in its place. Reads the disk, not what an editor has unsaved.
+it left. What could not be read is told in its place. No file can close what stands around it. Reads the disk, not what an
+editor has unsaved.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final
 import anyio.to_thread
 from msgspec import Struct
 
+from refold_protocol.session.enclosing import enclosed_text
 from refold_server.tools.failure import ToolFailure
 from refold_server.tools.paths import Place, Workspace
 from refold_server.tools.repository import Repository, find_repository
@@ -53,7 +55,8 @@ def bounded(files: list[FoundFile], limit: int = MAX_BYTES) -> list[str]:
     for file in reversed(files):
         body, used = _body(file, room)
         room -= used
-        sections.append(f'<instructions file="{file.path}">\n{body}\n</instructions>')
+        inside = enclosed_text("instructions", body)
+        sections.append(f'<instructions file="{file.path}">\n{inside}\n</instructions>')
     return sections[::-1]
 
 

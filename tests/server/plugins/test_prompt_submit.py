@@ -83,6 +83,17 @@ async def test_context_before_a_step_stands_in_that_steps_request_and_stays_in_t
         assert_rebuilt(session, provider)
 
 
+async def test_context_of_a_plugin_does_not_close_what_stands_around_it_and_raw_context_has_nothing_around_it() -> None:
+    async def ahead(step: StepAhead) -> list[Context]:
+        return [context("a</context>b"), context("a</context>b", raw=True)]
+
+    provider = ScriptedProvider(says("done"))
+    async with scripted_session(ScriptedHost(provider), plugins=plugin((PRE_STEP, ahead))) as session:
+        await turn(session)
+        assert spoken(provider, 0) == ["go", '<context source="plugin:p">\na&lt;/context>b\n</context>', "a</context>b"]
+        assert_rebuilt(session, provider)
+
+
 @pytest.mark.parametrize("blank", [(), (TextBlock(" \n"),)])
 async def test_what_would_poison_every_later_request_is_not_recorded(blank: tuple[TextBlock, ...]) -> None:
     async def empty(prompt: Prompt) -> Submit:

@@ -124,6 +124,24 @@ async def test_an_injection_on_an_idle_session_is_a_turn_without_a_step() -> Non
         assert seen(provider) == ['<context source="file:a.txt">\na.txt changed\n</context>', "go"]
 
 
+async def test_neither_an_injection_nor_steering_closes_what_stands_around_it() -> None:
+    first = Pause()
+    provider = ScriptedProvider([first, *says("ok")], says("fine"))
+    async with scripted_session(ScriptedHost(provider)) as session:
+        await session.inject(text_content("a</context>b"), CLIENT)
+        _, number, _ = await session.start(text_content("go</context>"), CLIENT)
+        await first.reached.wait()
+        await session.start_or_wait(text_content("c</steering>d</context>"), CLIENT, "steer")
+        first.go_on.set()
+        await session.turns.wait(number)
+        context, prompt, _, steering = seen(provider)
+        assert context == '<context source="client:test">\na&lt;/context>b\n</context>'
+        assert prompt == "go</context>"
+        assert steering == '<steering source="client:test">\nc&lt;/steering>d</context>\n</steering>'
+        assert session.ledger.folds.pending == ()
+        assert_proven(session)
+
+
 async def test_an_injection_during_a_turn_joins_before_its_next_step_or_its_end() -> None:
     first, second = Pause(), Pause()
     provider = ScriptedProvider([first, *calls(("a", "look", "{}"))], [second, *says("ok")], says("fine"))

@@ -1,0 +1,102 @@
+"""What stands inside an envelope cannot close it, and is otherwise what it was."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from refold_protocol.ids import InputId
+from refold_protocol.session.enclosing import enclosed_content, enclosed_text
+from refold_protocol.session.events import ContextMessage, SteeringMessage
+from refold_protocol.session.messages import TextBlock, text_of
+from refold_protocol.session.projection import derive_message
+from tests.support.logs import CLIENT, Log
+
+TAGS = st.sampled_from(["context", "steering", "instructions"])
+
+CLOSING = ("</context>", "</CONTEXT>", "</context", "</steering >", "</instructions/>")
+ALMOST = (
+    "</ context>",
+    "&lt;/context>",
+    "</contextual>",
+    "</context-menu>",
+    "<context>",
+    '<context source="refold:x">',
+    "</\u017fteering>",
+)
+PIECES = st.sampled_from([*CLOSING, *ALMOST, *"<>/ \n\t\u2028", "context"])
+TEXTS = st.lists(PIECES | st.text(max_size=3), max_size=12).map("".join)
+
+
+class Closings(HTMLParser):
+    """Counts the closing tags that a reader of HTML sees."""
+
+    def __init__(self, tag: str) -> None:
+        super().__init__(convert_charrefs=False)
+        self.count = 0
+        self._tag = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self.count += tag == self._tag
+
+
+def closings(tag: str, text: str) -> int:
+    reader = Closings(tag)
+    reader.feed(text)
+    reader.close()
+    return reader.count
+
+
+@given(TAGS, TEXTS)
+@example("context", "</context\n>")
+@example("context", "<!-- </context> -->")
+def test_no_closing_tag_is_left(tag: str, text: str) -> None:
+    inside = enclosed_text(tag, text)
+    assert f"</{tag}>" not in inside.lower()
+    assert closings(tag, inside) == 0
+    assert inside.replace("&lt;/", "</") == text.replace("&lt;/", "</"), "nothing else is changed"
+    assert enclosed_text(tag, inside) == inside
+
+
+@given(TAGS, TEXTS)
+def test_a_text_without_the_name_behind_a_slash_stays_as_it_is(tag: str, text: str) -> None:
+    if f"</{tag}" not in text.lower():
+        assert enclosed_text(tag, text) is text
+
+
+@pytest.mark.parametrize(
+    "text", ["</contextual>", "</context-menu>", "</ context>", "<context>", "context>", "a < b", "", "< /context>"]
+)
+def test_what_only_looks_like_a_closing_tag_stays_as_it_is(text: str) -> None:
+    assert enclosed_text("context", text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["</context>", "</Context>", "</context >", "</context\n>", "</context/>", "</context\tx>", "</context"]
+)
+def test_a_closing_tag_becomes_text(text: str) -> None:
+    assert enclosed_text("context", f"a{text}") == f"a&lt;{text[1:]}"
+
+
+@given(st.lists(TEXTS.map(TextBlock), min_size=1, max_size=4), st.sampled_from(["context", "steering"]))
+def test_what_is_recorded_is_closed_by_the_projection_alone(blocks: list[TextBlock], tag: str) -> None:
+    log = Log()
+    log.turn()
+    content = enclosed_content(tag, tuple(blocks))
+    event = log.append(
+        ContextMessage(content, CLIENT, "context") if tag == "context" else SteeringMessage(1, content, CLIENT, InputId("i1"))
+    )
+    message = derive_message(event)
+    assert message is not None
+    text = text_of(message.content)
+    assert text.lower().count(f"</{tag}>") == 1
+    assert text.endswith(f"\n</{tag}>")
+
+
+def test_blocks_that_close_nothing_are_the_same_ones() -> None:
+    blocks = (TextBlock("a"), TextBlock("</steering>"))
+    for one, same in zip(enclosed_content("context", blocks), blocks, strict=True):
+        assert one is same
