@@ -7,12 +7,13 @@ whether the log was opened anew makes no difference to any answer. Must not know
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
 import anyio.lowlevel
 
-from refold_protocol.errors import SessionCorruptionError
+from refold_protocol.errors import SessionCorruptionError, SessionFormatUnsupportedError
 from refold_protocol.session.codec import decode_event
 from refold_protocol.session.estimate import estimate_header, estimate_message
 from refold_protocol.session.events import Event
@@ -27,6 +28,8 @@ from refold_protocol.session.meter import (
     meter_step,
 )
 from refold_protocol.session.meter_profile import MeterProfile, MeterRow, profile_for
+from refold_protocol.session.meter_skim import MeterSkim
+from refold_protocol.session.turn_skim import TurnSkim
 from refold_server.config_types import Config
 
 SLICE_BYTES: Final = 256 * 1024
@@ -103,9 +106,27 @@ class ModelTokenMeter:
     async def catch_up(self, log: MeteredLog) -> None:
         """Read a log up to where its tail is now, letting others have their turn in between. Raises what `measure` raises."""
         tail = log.tail
+        if tail >= 0 and log not in self._states:
+            await self._begin(log, tail)
         while self._state(log).log_revision <= tail:
             self._fold(log, log.lines(self._state(log).log_revision, tail, max_bytes=SLICE_BYTES))
             await anyio.lowlevel.checkpoint()
+
+    async def _begin(self, log: MeteredLog, tail: int) -> None:
+        """Read a log for the first time. Where anything is refused nothing was read: reading on event by event says what."""
+        skim, reading, first = MeterSkim(self.profile), TurnSkim(), 0
+        try:
+            while first <= tail:
+                lines = log.lines(first, tail, max_bytes=SLICE_BYTES)
+                for item in reading.items(lines):
+                    skim.take(item)
+                first += len(lines)
+                await anyio.lowlevel.checkpoint()
+            for item in reading.rest():
+                skim.take(item)
+        except (SessionCorruptionError, SessionFormatUnsupportedError):  # is raised once more, at its place
+            return
+        self._states.setdefault(log, skim.done(partial(_lines, log)))
 
     def _caught_up(self, log: MeteredLog) -> MeterState:
         while (first := self._state(log).log_revision) <= log.tail:
@@ -123,6 +144,13 @@ class ModelTokenMeter:
                 state = meter_step(state, _decoded(line, state.log_revision))
         finally:
             self._states[log] = state
+
+
+def _lines(log: MeteredLog, first: int, last: int) -> list[bytes]:
+    lines: list[bytes] = []
+    while first + len(lines) <= last:
+        lines += log.lines(first + len(lines), last, max_bytes=SLICE_BYTES)
+    return lines
 
 
 def _decoded(line: bytes, seq: int) -> Event:

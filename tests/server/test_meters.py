@@ -181,6 +181,23 @@ async def test_catching_up_in_slices_gives_what_reading_at_once_gives() -> None:
     log.shown = len(conversation().events)
     meter = Meters(CONFIG).meter_for("engine/chain")
     await meter.catch_up(log)
-    assert log.read == list(range(log.shown))
-    assert meter.measure(log).log_revision == log.shown
-    assert log.read == list(range(log.shown))
+    assert log.read == [*range(log.shown), *range(15, 19)]  # the chunks of the last reply once more
+    assert meter.measure(log) == measure(fold_meter(conversation().events, MeterState(meter.profile)))
+    log.read.clear()
+    await meter.catch_up(log)
+    assert log.read == []
+
+
+@pytest.mark.anyio
+async def test_a_log_that_is_refused_is_refused_at_the_same_event_however_it_is_read() -> None:
+    log = LogOnPaper(conversation())
+    log.spoil(7, b"{")
+    log.shown = 12
+    meter = Meters(CONFIG).meter_for("engine/chain")
+    for _ in range(2):
+        with pytest.raises(SessionCorruptionError) as caught:
+            await meter.catch_up(log)
+        assert caught.value.details["seq"] == 7
+    with pytest.raises(SessionCorruptionError) as caught:
+        meter.measure(log)
+    assert caught.value.details["seq"] == 7

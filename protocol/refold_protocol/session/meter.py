@@ -100,7 +100,7 @@ def meter_step(state: MeterState, event: Event) -> MeterState:
     try:
         refuse_foreign(event)
         work = work_step(state.work, event)
-        surface = state.surface if event.surface_op is None else surface_step(state.surface, _bare(event))
+        surface = state.surface if event.surface_op is None else surface_step(state.surface, bare(event))
     except InvalidEventError as error:
         raise SessionCorruptionError(f"the log breaks its own rules: {error.message}", seq=event.seq) from error
     header = header_step(state.header, event)
@@ -109,7 +109,7 @@ def meter_step(state: MeterState, event: Event) -> MeterState:
         if header is not state.header and header is not None:
             return replace(priced, header=header, header_tokens=estimate_header(header, state.profile.density))
         return priced
-    tokens = _price(derive_message(event), state.profile.density)
+    tokens = price_of(derive_message(event), state.profile.density)
     prices, gained = _priced(state, event, NodePrice(event.seq, tokens))
     return MeterState(
         state.profile,
@@ -120,7 +120,7 @@ def meter_step(state: MeterState, event: Event) -> MeterState:
         state.surface_tokens + gained,
         header,
         state.header_tokens,
-        _anchored(state, event, tokens) or state.anchor,
+        _anchor(state, event, tokens) or state.anchor,
     )
 
 
@@ -154,7 +154,8 @@ def measure_surface(state: MeterState) -> SurfacePrices:
     return SurfacePrices(state.prices, state.surface_tokens, state.log_revision)
 
 
-def _price(message: Message | None, density: Density) -> int:
+def price_of(message: Message | None, density: Density) -> int:
+    """Estimate the tokens of a node's message; 0 for a node that the model does not see."""
     return 0 if message is None else estimate_message(message, density)
 
 
@@ -169,32 +170,41 @@ def _priced(state: MeterState, event: Event, node: NodePrice) -> tuple[Tape[Node
     return prices, node.tokens - sum(one.tokens for one in shadowed)
 
 
-def _anchored(state: MeterState, event: Event, tokens: int) -> Anchor | None:
-    """Give the anchor that a reply is. A copy of an old reply, an interrupted one, another model's, one without usage is
-    none; nor is one with a prompt of no tokens, which providers say that do not count, or with figures that count nothing."""
+def _anchor(state: MeterState, event: Event, tokens: int) -> Anchor | None:
+    """Give the anchor that a reply is, with what its provider put out: its own price where it does not say of which chunks
+    it was made."""
+    anchor = anchored(event, state.profile.model, state.header, state.surface_tokens)
+    if anchor is None:
+        return None
+    output = tokens if event.sources is None else output_of(state.work.stream, event, state.profile.density)
+    return replace(anchor, surface=anchor.surface + output)
+
+
+def anchored(event: Event, model: str, header: EpochHeader | None, surface: int) -> Anchor | None:
+    """Give the anchor that a reply is which came when `surface` was the estimate of the surface, without what its provider
+    put out. A copy of an old reply, an interrupted one, another model's, one without usage is none; nor is one with a prompt
+    of no tokens, which providers say that do not count, or with figures that count nothing."""
     reply = event.data
     if not isinstance(reply, AssistantMessage) or event.surface_op != "append" or reply.interrupted:
         return None
-    if reply.usage is None or reply.usage.prompt_tokens <= 0 or not reply.usage.is_possible or state.header is None:
+    if reply.usage is None or reply.usage.prompt_tokens <= 0 or not reply.usage.is_possible or header is None:
         return None
-    if f"{reply.provider}/{reply.model}" != state.profile.model:
+    if f"{reply.provider}/{reply.model}" != model:
         return None
-    output = tokens if event.sources is None else _output(state.work.stream, event, state.profile.density)
-    surface = state.surface_tokens + output
-    return Anchor(reply.turn, reply.step, event.seq, reply.usage.total_tokens, canonical_header(state.header), surface)
+    return Anchor(reply.turn, reply.step, event.seq, reply.usage.total_tokens, canonical_header(header), surface)
 
 
-def _output(stream: Stream, event: Event, density: Density) -> int:
+def output_of(stream: Stream, event: Event, density: Density) -> int:
     """Price what the provider put out: the chunks of its stream that the reply cites, put together as the loop does."""
     chunks: Iterable[Chunk] = stream.chunks
     if event.sources != stream.ranges:
         seqs = (seq for first, last in stream.ranges for seq in range(first, last + 1))
         chunks = [chunk for seq, chunk in zip(seqs, stream.chunks, strict=True) if cites(event.sources, seq)]
     content = assemble(chunks).content
-    return _price(Message("assistant", content) if content else None, density)
+    return price_of(Message("assistant", content) if content else None, density)
 
 
-def _bare(event: Event) -> Event:
+def bare(event: Event) -> Event:
     """Give a surface event without its texts: they are in the log, and each meter of a session has a surface."""
     data = event.data
     if isinstance(data, AssistantMessage):

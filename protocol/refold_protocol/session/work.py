@@ -48,7 +48,7 @@ def work_step(state: Work, event: Event) -> Work:
     data = event.data
     if type(data) is AssistantChunk:
         _unreplied(state, event, data)
-        return replace(state, stream=_streamed(state.stream, data, event.seq))
+        return replace(state, stream=stream_step(state.stream, data, event.seq))
     if event.surface_op is not None and event.surface_op != "append":
         _require(state.step is None, event, "a replace stands between steps")
         return replace(state, landed=True) if state.compaction is not None and type(data) is UserMessage else state
@@ -191,7 +191,8 @@ def _decided(state: Work, event: Event, data: ApprovalDecided) -> Work:
     return replace(state, calls=calls, approvals=tuple(row for row in state.approvals if row is not asked))
 
 
-def _streamed(stream: Stream, data: AssistantChunk, seq: int) -> Stream:
+def stream_step(stream: Stream, data: AssistantChunk, seq: int) -> Stream:
+    """Give the stream with one more chunk: the first one of another attempt begins anew."""
     if data.attempt != stream.attempt:
         return Stream(data.attempt, Tape((data.chunk,)), ((seq, seq),))
     first, last = stream.ranges[-1]
