@@ -11,6 +11,8 @@ from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 
+import anyio.to_thread
+
 from refold_protocol.errors import ConfigError, ProviderError
 from refold_protocol.ids import CallId
 from refold_protocol.session.events import SessionSettings
@@ -130,11 +132,13 @@ class SessionHost:
         """Give the largest number of steps of a turn."""
         return step_limit(self._shared.config, settings)
 
-    def tools(self) -> tuple[ToolSchema, ...]:
-        """Give the tools that are there, in their order."""
+    async def tools(self) -> tuple[ToolSchema, ...]:
+        """Give the tools that are there, in their order. The first call looks through folders, in a thread."""
         if self._reads_skills is None:
             wanted = self._shared.config.prefix.skills and self._shared.registry.find(READ_SKILL) is not None
-            self._reads_skills = wanted and has_skills(self._workspace.root, self._shared.shelf)
+            root, shelf = self._workspace.root, self._shared.shelf
+            there = wanted and await anyio.to_thread.run_sync(has_skills, root, shelf, abandon_on_cancel=True)
+            self._reads_skills = there
         idle = {READ_SKILL: not self._reads_skills, READ_RESULT: self._results is None or not self._results.are_shortened}
         return tuple(one for one in self._shared.registry.schemas if not idle.get(one.name, False))
 

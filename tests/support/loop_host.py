@@ -123,7 +123,7 @@ class ScriptedHost:
         limits = settings.limits
         return self.steps if limits is None or limits.steps is None else limits.steps
 
-    def tools(self) -> tuple[ToolSchema, ...]:
+    async def tools(self) -> tuple[ToolSchema, ...]:
         return tuple(ToolSchema(name, f"does {name}", JsonText('{"type":"object"}')) for name in self.bodies)
 
     def attach(self, results: PastResults) -> None:

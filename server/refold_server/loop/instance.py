@@ -49,7 +49,7 @@ class Host(Protocol):
         """Give the largest number of steps of a turn."""
         ...
 
-    def tools(self) -> tuple[ToolSchema, ...]:
+    async def tools(self) -> tuple[ToolSchema, ...]:
         """Give the tools that are there now, in their order."""
         ...
 
@@ -136,10 +136,10 @@ class Instance:
         reason = "new" if self._fresh else "fork" if self.ledger.inherited else "resume"
         return (Draft(InstanceStart(self._number, reason, self._client)),)
 
-    def offered_tools(self) -> tuple[ToolSchema, ...]:
+    async def offered_tools(self) -> tuple[ToolSchema, ...]:
         """Give the tools that are there now. What an earlier request offered besides is added where a list is decided: else
         whoever adds a tool at each step would find it here already."""
-        return self.host.tools()
+        return await self.host.tools()
 
     def frozen_tools(self, offered: tuple[ToolSchema, ...], config: CallConfig) -> tuple[ToolSchema, ...]:
         """Give this instance's tools, decided by its first request and again where the history is paid anew anyway: with

@@ -51,7 +51,7 @@ async def run_step(instance: Instance, room: Room, turn: int, step: int) -> Step
     place = seams.place(turn, step)
     seams.tell_failed_observers()
     join_before_step(ledger, turn)
-    offered = await seams.assemble(place, instance.system, instance.offered_tools())
+    offered = await seams.assemble(place, instance.system, await instance.offered_tools())
     prefix = await _prefix(instance, place)
     context = await seams.pre_step(place, offered, prefix)
     join_before_step(ledger, turn)  # what arrived meanwhile belongs to this request as well

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 
+import anyio
 import pytest
 
 from refold_server.config import load_config
 from refold_server.host import Surroundings
 from refold_server.tools.execute import ToolAnswer, execute
 from refold_server.tools.registry import built_in_tools
-from refold_server.tools.skills import SkillShelf
+from refold_server.tools.skills import SkillShelf, has_skills
 from tests.support.prefixes import repository
 from tests.support.tool_calls import call, code, context, fill, text
 
@@ -71,10 +73,30 @@ async def test_the_tool_is_offered_where_a_skill_is_and_this_is_decided_once_per
     shared = Surroundings(load_config(config, {}, store=str(tmp_path)))
     bare = fill(tmp_path / "ws", {"a": ""})
     host = shared.host(str(bare))
-    assert "read_skill" not in [tool.name for tool in host.tools()]
+    assert "read_skill" not in [tool.name for tool in await host.tools()]
     fill(bare, {".agents/skills/r/SKILL.md": SKILL})
-    assert "read_skill" not in [tool.name for tool in host.tools()], "as the list of skills, for this instance"
-    assert [tool.name for tool in shared.host(str(bare)).tools()][-1] == "read_skill"
+    assert "read_skill" not in [tool.name for tool in await host.tools()], "as the list of skills, for this instance"
+    assert [tool.name for tool in await shared.host(str(bare)).tools()][-1] == "read_skill"
+
+
+async def test_folders_are_looked_through_off_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+
+    def look(cwd: Path, shelf: SkillShelf) -> bool:
+        threads.append(threading.get_ident())
+        return has_skills(cwd, shelf)
+
+    monkeypatch.setattr("refold_server.host.has_skills", look)
+    ws = fill(tmp_path / "ws", {".agents/skills/r/SKILL.md": SKILL})
+    config = tmp_path / "c.toml"
+    config.write_text("")
+    host = Surroundings(load_config(config, {}, store=str(tmp_path))).host(str(ws))
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await host.tools()
+    assert [tool.name for tool in await host.tools()][-1] == "read_skill", "a turn that was cancelled meanwhile decides nothing"
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 async def test_it_is_not_offered_where_skills_are_switched_off_or_it_is_not_enabled(tmp_path: Path) -> None:
@@ -83,4 +105,4 @@ async def test_it_is_not_offered_where_skills_are_switched_off_or_it_is_not_enab
         config = tmp_path / "c.toml"
         config.write_text(settings)
         host = Surroundings(load_config(config, {}, store=str(tmp_path))).host(str(ws))
-        assert "read_skill" not in [tool.name for tool in host.tools()]
+        assert "read_skill" not in [tool.name for tool in await host.tools()]
