@@ -111,7 +111,7 @@ def entry_lines(entry: TranscriptEntry, look: Look) -> Iterator[str]:
         case "blocked":
             yield f"{look.red('blocked')}: {printable(entry.note or '')} > {text}"
         case "compaction":
-            yield look.dim("--- what stands above was summarised for the model ---")
+            yield look.dim("--- the older part of what stands above was summarised for the model ---")
         case "end":
             sentence = "ended" if entry.reason is None else end_sentence(entry.reason)
             yield look.red(f"[turn {entry.turn} {sentence}]")

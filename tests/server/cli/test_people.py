@@ -118,7 +118,7 @@ def test_a_long_result_shows_its_beginning_and_how_much_is_left_out() -> None:
         (TranscriptEntry(1, 0, "context", content=text_content("a note")), "[context] a note"),
         (TranscriptEntry(1, 0, "steering", content=text_content("left")), "[steering] left"),
         (TranscriptEntry(1, 0, "blocked", content=text_content("rm"), note="no"), "blocked: no > rm"),
-        (TranscriptEntry(1, 0, "compaction"), "--- what stands above was summarised for the model ---"),
+        (TranscriptEntry(1, 0, "compaction"), "--- the older part of what stands above was summarised for the model ---"),
         (TranscriptEntry(1, 0, "end", 3, reason=aborted(AbortCause("user"))), "[turn 3 was stopped by the user]"),
         (TranscriptEntry(1, 0, "of\x07later", content=text_content("x")), "[of\\x07later] x"),
     ],

@@ -220,7 +220,7 @@ local STEPS = {
   ["tool/result"] = result,
   ["compact/end"] = function(state, event)
     local ops = {}
-    return event.data.error and state or remark(state, "The history up to here was compacted for the model.", ops), ops
+    return event.data.error and state or remark(state, "The older part of the history was compacted for the model.", ops), ops
   end,
   ["session/title"] = function(state, event)
     return with(state, { title = event.data.title }), {}
