@@ -193,7 +193,7 @@ than recorded
 
 *A prompt was blocked: not here*
 
-*The history up to here was compacted for the model.*
+*The older part of the history was compacted for the model.*
 
 *The turn ended: x-plugin.*""".replace("XXX", "x" * 132)
 """What a person reads of that log."""
