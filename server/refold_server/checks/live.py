@@ -16,8 +16,19 @@ from refold_protocol.dialects.dialect import BodyEncoder
 from refold_protocol.dialects.registry import dialect_named
 from refold_protocol.dialects.segments import first_difference
 from refold_protocol.errors import InvariantError
-from refold_protocol.session.codec import decode_event, line_type
-from refold_protocol.session.events import RequestSent
+from refold_protocol.session.codec import CHUNK, decode_event, line_type
+from refold_protocol.session.events import (
+    TYPE_OF_DATA,
+    ApprovalAsked,
+    ApprovalDecided,
+    AssistantChunk,
+    InputAccepted,
+    InputSettled,
+    RequestSent,
+    ToolCall,
+    TurnEnd,
+    TurnStart,
+)
 from refold_protocol.session.header_types import EpochHeader
 from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step, sent_request_of
 from refold_protocol.session.request import Request, RequestDigest, request_sha256
@@ -26,6 +37,14 @@ from refold_storage.interface import Handle
 
 EVERY: Final = 64
 """In `sampled` mode at least each request of this number is checked."""
+
+_SENT: Final = TYPE_OF_DATA[RequestSent]
+
+SHAPELESS: Final = frozenset(
+    TYPE_OF_DATA[data]
+    for data in (TurnStart, TurnEnd, InputAccepted, InputSettled, ToolCall, ApprovalAsked, ApprovalDecided, AssistantChunk)
+)
+"""Types that horizons pass by, and of which logs are full."""
 
 CheckMode: TypeAlias = Literal["always", "sampled"]
 
@@ -85,17 +104,20 @@ class LiveCheck:
             raise _refusal("`request/sent` in the log names other bytes")
 
     async def _catch_up(self) -> None:
-        """Read what was added to the log; chunks never shape a request, and skipping them is most of the speed."""
-        read = self._read
+        """Read what was added to the log; what never shapes a request is not decoded, which is most of the speed."""
+        read, sent = self._read, None
         async for lines in slices(self._handle, read.next, self._handle.tail):
             for line in lines:
-                if line_type(line) == "assistant/chunk":
+                if line.startswith(CHUNK) or (name := line_type(line)) in SHAPELESS:
                     continue
-                event = decode_event(line)
-                read.horizon = horizon_step(read.horizon, event)
-                if isinstance(event.data, RequestSent):
-                    read.sent = event.data
+                if name == _SENT:
+                    sent = line
+                else:
+                    read.horizon = horizon_step(read.horizon, decode_event(line))
             read.next += len(lines)
+        if sent is not None:
+            data = decode_event(sent).data
+            read.sent = data if isinstance(data, RequestSent) else None
 
     def _canonical(self, rebuilt: Request, sent: RequestSent) -> str:
         if sent.purpose != "step":

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from hypothesis import given
 from msgspec.structs import force_setattr, replace
 
 from refold_protocol.session.events import TurnEnd
 from refold_protocol.session.header_types import CallConfig
 from refold_protocol.session.messages import Chunk, TextBlock
-from refold_server.checks.live import EVERY, CheckMode, LiveCheck
+from refold_protocol.session.rebuild import NOTHING_SEEN, horizon_step
+from refold_server.checks.live import EVERY, SHAPELESS, CheckMode, LiveCheck
 from refold_server.plugins import STREAM, Outgoing, PluginRegistry
 from refold_server.plugins.payloads import NextStream
 from refold_server.plugins.registry import Plugins, registered
 from refold_server.sessions.compacting import compact_session
+from tests.support.log_strategies import logs
+from tests.support.logs import Log
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import assert_proven, end_of, scripted_session, turn
 
@@ -138,3 +142,12 @@ async def test_sampling_looks_at_the_first_request_and_then_at_each_of_a_number(
             await turn(session)
         assert_proven(session)
     assert checked == [1, EVERY, EVERY * 2]
+
+
+@given(logs())
+def test_the_events_that_the_check_passes_by_shape_no_request(log: Log) -> None:
+    state = NOTHING_SEEN
+    for event in log.events:
+        after = horizon_step(state, event)
+        assert event.type not in SHAPELESS or after == state
+        state = after
