@@ -254,3 +254,29 @@ async def test_an_interrupt_while_a_wrapper_waits_for_a_tool_is_not_the_wrappers
         assert failures(session) == []
         assert end_of(await turn(session)) == "completed"
         assert_rebuilt(session, provider)
+
+
+async def test_context_of_a_finished_call_is_dropped_when_the_turn_is_interrupted_before_the_steps_last_result() -> None:
+    """Its answer is kept as the handler left it. The context stands behind the last result, which the turn's end writes."""
+    runs = anyio.Event()
+
+    async def look(arguments: str) -> str:
+        if arguments == '{"n":2}':
+            runs.set()
+            await anyio.sleep_forever()
+        return "got it"
+
+    async def tidy(answered: Answered) -> Accept:
+        return Accept(ToolAnswer(text_content("saw it"), False), (context("about it"),))
+
+    host = ScriptedHost(ScriptedProvider(TWO_CALLS, says("well")), {"look": look})
+    host.alone.add("look")
+    async with scripted_session(host, plugins=plugin((POST_EXECUTE, tidy))) as session:
+        _, number, _ = await session.start(text_content("go"), CLIENT)
+        await runs.wait()
+        await session.turns.interrupt(number, AbortCause("user"))
+        first, second = results(session)
+        assert first == ("saw it", False, None)
+        assert second[2] == "TOOL_OUTCOME_UNKNOWN"
+        assert said(session) == []
+        assert_rebuilt(session, host.scripted)
