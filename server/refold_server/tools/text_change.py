@@ -96,7 +96,8 @@ async def _applied(context: ToolContext, change: Change) -> ToolOutput:
         if present.buffer is not None:
             with anyio.CancelScope(shield=True):  # it is written: else the editor's old text would pass for unsaved changes
                 await context.buffers.saved(present.buffer)
-    context.seen.note(place, after)
+    if change.verb == "wrote" or context.seen.at(place) == change.present.digest:
+        context.seen.note(place, after)  # who edits a passage of a text that was never read does not know the rest
     return _output(change, before, after, unsaved=present.unsaved)
 
 

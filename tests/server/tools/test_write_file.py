@@ -65,6 +65,15 @@ async def test_a_file_that_was_never_read_is_not_written_over(tmp_path: Path) ->
     assert (tmp_path / "a.txt").read_text() == "theirs\n"
 
 
+async def test_a_file_of_which_a_passage_was_edited_and_nothing_read_is_not_written_over(tmp_path: Path) -> None:
+    session = Changing(fill(tmp_path, {"a.txt": "1\n2\n"}))
+    assert text(await session.edit("1", "one")) == "edited a.txt: line 1"
+    assert code(await session.write("all\n")) == "STALE"
+    await session.read()
+    await session.edit("2", "two")
+    assert text(await session.write("all\n")) == "wrote a.txt: line 1", "what was read is known, and what it became"
+
+
 async def test_e_05_a_whole_file_write_after_a_change_of_somebody_else_is_refused_until_it_was_read_again(
     tmp_path: Path,
 ) -> None:
