@@ -41,6 +41,6 @@ def phase_of(work: Work) -> str | None:
         return "approval"
     if any(call.started is not None for call in work.calls):
         return "tool"
-    if work.sent and not work.replied and work.step is not None:
+    if (work.sent and not work.replied and work.step is not None) or (work.compaction is not None and work.turn is not None):
         return "provider"
     return None if work.turn is None else "loop"

@@ -116,6 +116,8 @@ class Progress:
                     followed.turn = turn
                 case StepStart(turn=turn, step=step) if turn == followed.turn:
                     self._tell(token, WorkDone("report", message=f"step {step}: waiting for the model"))
+                case RequestSent(purpose="summary", turn=int(turn)) if turn == followed.turn:
+                    self._tell(token, WorkDone("report", message="making room: waiting for a summary"))
                 case ToolCall(turn=turn, step=step, name=name) if turn == followed.turn:
                     self._tell(token, WorkDone("report", message=f"step {step}: {name}"))
                 case ApprovalAsked(tool=name) if followed.turn == followed.session.ledger.folds.work.turn:

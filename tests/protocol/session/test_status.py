@@ -7,7 +7,7 @@ from hypothesis import given
 from refold_protocol.ids import ApprovalId, CallId
 from refold_protocol.session.events import ApprovalAsked, ApprovalDecided, ApprovalSubject, CompactEnd, CompactStart
 from refold_protocol.session.messages import encode_compact
-from refold_protocol.session.status import Status, status_of
+from refold_protocol.session.status import Status, phase_of, status_of
 from refold_protocol.session.work import NO_WORK
 from tests.support.log_strategies import logs
 from tests.support.logs import CLIENT, HEADER, Log, call
@@ -71,6 +71,19 @@ def test_a_session_compacts_inside_a_turn_and_outside() -> None:
     log.turn()
     log.add(start)
     assert status_of(log.work) == Status("compacting", 1)
+
+
+def test_a_turn_that_makes_room_waits_for_the_provider() -> None:
+    log = Log()
+    log.turn()
+    assert phase_of(log.work) == "loop"
+    log.add(CompactStart("pressure", (0, 0), "Sum up.", HEADER.config, 1))
+    assert phase_of(log.work) == "provider"
+    log.add(CompactEnd())
+    assert phase_of(log.work) == "loop"
+    log.end_turn()
+    log.add(CompactStart("user", (0, 0), "Sum up.", HEADER.config))
+    assert phase_of(log.work) is None, "no turn runs"
 
 
 def test_on_the_wire_what_is_not_open_is_absent() -> None:

@@ -10,7 +10,7 @@ from refold_protocol.session.events import AbortCause
 from refold_protocol.session.messages import text_content
 from refold_server.rpc.progress import Progress
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, calls, says
-from tests.support.loops import CLIENT, echo, scripted_session
+from tests.support.loops import CLIENT, echo, fill, scripted_session
 
 pytestmark = pytest.mark.anyio
 
@@ -67,6 +67,23 @@ async def test_progress_says_that_a_call_waits_for_permission() -> None:
         progress.follow(progress.reserve("t"), session, accepted.input, number)
         await session.turns.wait(number)
     assert told[-4:] == ["step 1: write", "write waits for permission", "step 2: waiting for the model", "completed"]
+
+
+async def test_progress_says_that_room_is_made_before_the_model_is_asked() -> None:
+    told: list[str] = []
+
+    def notify(method: str, notice: object) -> None:
+        assert isinstance(notice, ProgressNotice)
+        told.append(notice.value.message or "")
+
+    host = ScriptedHost(ScriptedProvider(says("done")))
+    async with scripted_session(host) as session:
+        await fill(session, host)
+        progress = Progress(notify)
+        accepted, number, _ = await session.start(text_content("go"), CLIENT)
+        progress.follow(progress.reserve("t"), session, accepted.input, number)
+        await session.turns.wait(number)
+    assert told == ["turn", "making room: waiting for a summary", "step 1: waiting for the model", "completed"]
 
 
 def void(value: object) -> None:
