@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 from typing import Any
 
 import pytest
@@ -10,6 +12,11 @@ from tests.support.chat_stream import DONE, chunk, text
 from tests.support.daemons import Place
 from tests.support.fake_provider import FakeProvider, Gate, answer
 from tests.support.neovim import Ending, Neovim, NeovimError
+
+NOISE = os.urandom(150_000).hex()
+"""Text that is longer than the store's free pages."""
+
+BY = {"source": {"kind": "client"}}
 
 SELECT = """
     local index = ...
@@ -44,6 +51,36 @@ def test_the_picker_lists_sessions_and_shows_the_one_that_is_chosen(place: Place
         nvim.command("RefoldPrompt again")
         nvim.wait_turn(2)
         assert nvim.chat().endswith("## You\n\nagain\n\n## Reply\n\nThree.")
+
+
+def test_a_log_that_cannot_be_written_is_told_and_so_is_that_it_can_be_again(place: Place) -> None:
+    place.script({"text": "One."}, {"text": "Two."})
+    with Neovim(place) as nvim:
+        nvim.command("Refold")
+        session = nvim.session()
+        nvim.command("RefoldPrompt first")
+        nvim.wait_turn(1)
+        size, limits = (place.store / "data.mdb").stat().st_size, resource.prlimit(nvim.daemon(), resource.RLIMIT_FSIZE)
+        resource.prlimit(nvim.daemon(), resource.RLIMIT_FSIZE, (size, limits[1]))
+        with pytest.raises(AssertionError, match="^log"):
+            nvim.ask("session/inject", {"session": session, "content": [{"type": "text", "text": NOISE}], **BY})
+        nvim.wait("vim.tbl_contains(notes, function(note) return note:find('no space') end, { predicate = true })")
+        resource.prlimit(nvim.daemon(), resource.RLIMIT_FSIZE, limits)
+        nvim.command("RefoldPrompt second")
+        nvim.wait_turn(2)
+        assert nvim.notes[-1] == "refold: The log can be written again."
+
+
+def test_a_session_that_is_deleted_elsewhere_is_told_and_let_go(place: Place) -> None:
+    place.script({"text": "One."})
+    with Neovim(place) as nvim:
+        nvim.command("Refold")
+        session = nvim.session()
+        nvim.command("RefoldPrompt first")
+        nvim.wait_turn(1)
+        nvim.ask("session/delete", {"session": session})
+        nvim.wait("require('refold.sessions').current.state == 'lost'")
+        assert nvim.notes[-1] == f"refold: there is no session {session}"
 
 
 def test_a_session_of_an_earlier_neovim_is_shown_whole_and_goes_on(place: Place) -> None:

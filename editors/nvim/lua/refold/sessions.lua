@@ -131,6 +131,21 @@ daemon.on("session/events", function(notice)
   end
 end)
 
+-- A log that cannot be written, or can again, is told to the person; one that cannot be followed any more is let go.
+daemon.on("session/trouble", function(notice)
+  local session = M.all[notice.session]
+  if not session then
+    return
+  elseif notice.kind == "cleared" then
+    return vim.notify("refold: " .. notice.message, vim.log.levels.INFO)
+  end
+  local cursor = session.following.cursor
+  if cursor and notice.subscription == cursor.subscription then
+    session:lose()
+  end
+  tell(notice)
+end)
+
 daemon.on_lost(function(failure, again)
   for _, session in pairs(M.all) do
     session:lose()
