@@ -108,6 +108,22 @@ async def test_one_that_cannot_be_loaded_for_it_fails_what_needs_it(place: Place
         await client.prompt(await new_session(client, place), "go")
 
 
+@pytest.mark.parametrize("end", ENDS)
+async def test_a_command_that_only_reads_gives_what_it_reads(place: Place, end: str) -> None:
+    text = (
+        "import asyncio\nfrom refold_server.plugins import SESSION_PREFIX\n"
+        f"async def ends():\n    raise {end}\n"
+        "async def begin(composing, next):\n"
+        "    await asyncio.wait([asyncio.create_task(ends())])\n"
+        "    return await next()\n"
+        "def register(registry):\n    registry.on(SESSION_PREFIX, begin)\n"
+    )
+    place.script(SAY, more=named(write_plugin(place, "ends", text)))
+    done = await asyncio.to_thread(there, place, "prefix")
+    assert done.code == 0
+    assert done.lines[0].startswith("contributor")
+
+
 async def test_a_person_can_interrupt_a_command_that_a_plugin_keeps_to_itself(place: Place) -> None:
     """The signal is raised in the plugin's own frame: it is no fault of the plugin's there."""
     pipe = place.root / "pipe"

@@ -12,7 +12,7 @@ import asyncio
 import os
 import select
 import signal
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final
@@ -29,12 +29,12 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FAREWELL: Final = b"refold: left at once; what was recorded is kept, and an open turn is closed by whoever opens it next\n"
 
 
-def run_reading(work: Callable[[], Awaitable[int]]) -> int:
+def run_reading(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Run a command that only reads and give its exit code. The first signal ends it wherever it is, by Interrupted:
     it may be deep in a long log, and has nothing to bring to an end."""
     with Interrupts().installed():
         try:
-            return anyio.run(work)
+            return run_to_its_end(work)
         except BaseExceptionGroup as group:  # a task group wraps whatever ends it
             if group.subgroup(KeyboardInterrupt) is not None:
                 raise Interrupted from None
