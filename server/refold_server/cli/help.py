@@ -100,7 +100,8 @@ DESCRIPTIONS: Final[dict[str, str]] = {
     ),
     "import": _filled(
         """Read a session from a file that `refold export` wrote, and print its id. It has the same events, byte for byte, and
-        the same digests. A file that was changed or cut off is refused with the line that is wrong, and nothing is imported."""
+        the same digests. A file that was changed or cut off is refused with the line that is wrong, and nothing is imported.
+        What the session lets run without a question is told."""
     ),
     "store": _filled(
         """Take care of the store as a whole. `compact` writes its file anew without what is free, so that it shrinks and what

@@ -16,11 +16,16 @@ from refold_server.cli.exits import COMPLETED, INTERNAL
 from refold_server.cli.failures import tell_failure
 from refold_server.cli.interrupts import Interrupts, run_reading
 from refold_server.cli.opened import opened, read_config
+from refold_server.cli.people import one_line
 from refold_server.cli.screen import Screen
 from refold_server.cli.verify import progress
 from refold_server.clock import epoch_ms, new_session_id
+from refold_server.sessions.unasked import Unasked, unasked
 from refold_storage.importing import Incoming
 from refold_storage.interface import no_progress
+
+SHOWN_CHARACTERS: Final = 200
+"""How much is shown of what a file says."""
 
 BLOCK_BYTES: Final = 256 * 1024
 """What is read of the file at a time."""
@@ -46,14 +51,25 @@ async def _command(options: argparse.Namespace) -> int:
             async with opened(config, create=True, plugins=False) as around:
                 with progress(aside, incoming.record.tail + 1) as told:
                     record = await incoming.land(around.store, renamed=renamed, progress=told or no_progress)
+                out.line(record.id)
+                out.flush()
+                _tell_unasked(aside, record.cwd, await unasked(around.store, record.id))
         except SessionAlreadyExistsError as error:
             raise SessionAlreadyExistsError(f"{error.message}; --new-id imports it under another one") from None
         except (SessionCorruptionError, DigestMismatchError) as error:  # the file is what is wrong, and nothing was done
             tell_failure(error)
             return INTERNAL
-    out.line(record.id)
-    out.flush()
     return COMPLETED
+
+
+def _tell_unasked(aside: Screen, folder: str, found: Unasked) -> None:
+    """Say what runs without a question: whoever wrote the file allowed it, and not necessarily who reads it."""
+    if found.everything or found.tools:
+        what = "every tool" if found.everything else one_line(", ".join(found.tools), SHOWN_CHARACTERS)
+        aside.line(
+            f"refold: note: as the file says, {what} may run in this session without a question, in "
+            f"{one_line(folder, SHOWN_CHARACTERS)}; `refold run --session ID --permissions deny` takes that back"
+        )
 
 
 @contextmanager

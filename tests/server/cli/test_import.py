@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from refold_server.cli.import_file import BLOCK_BYTES
+from tests.support.approval_files import change, changing
 from tests.support.commands import Here, finish, start, there
+from tests.support.daemons import Place
 from tests.support.exports import long_export, refold_lines
+from tests.support.terminal import on_terminal
 
 
 @pytest.fixture
@@ -129,3 +132,29 @@ def test_a_file_that_cannot_be_read_is_told(refold: Here) -> None:
         done = refold("import", name)
         assert (done.code, done.out) == (2, b"")
         assert done.err.startswith(f"refold: config.invalid: FILE: {name} cannot be read: ")
+
+
+NOTE = "refold: note: as the file says, {} may run in this session without a question, in {}; "
+
+
+def noted(place: Place, data: bytes) -> str:
+    """What is told beside the id of an import under a new one."""
+    done = there(place, "import", "-", "--new-id", given=data)
+    assert (done.code, len(done.lines)) == (0, 1)
+    return done.err
+
+
+def test_what_a_file_lets_run_without_a_question_is_told(place: Place) -> None:
+    changing(place, change(), {"text": "Done."}, {"text": "Again."})
+    with on_terminal(place, "run", "go") as terminal:
+        terminal.until("> ")
+        terminal.types("s\n")
+        assert terminal.end() == 0
+        session = terminal.shown.split()[-1]
+    data = there(place, "export", session).out
+    assert noted(place, data).startswith(NOTE.format("change", place.workspace))
+    without = there(place, "export", session, "--at", "3").out
+    assert noted(place, without) == ""
+    assert there(place, "run", "more", "--session", session, "--permissions", "allow").code == 0
+    data = there(place, "export", session).out
+    assert noted(place, data).startswith(NOTE.format("every tool", place.workspace))
