@@ -145,10 +145,14 @@ class CommitQueue:
             self._changed.notify()
 
     def _run(self) -> None:
-        while (shares := self._next()) is not None:
-            if shares:
-                outcome = commit_shares(self.environment, shares, self._claim, self.fail_point)
-                self._tell(self._conclude(shares, outcome))
+        try:
+            while (shares := self._next()) is not None:
+                if shares:
+                    outcome = commit_shares(self.environment, shares, self._claim, self.fail_point)
+                    self._tell(self._conclude(shares, outcome))
+        except BaseException as error:  # noqa: BLE001 - a bug: who waits, and who would, must be told that nothing comes
+            _LOG.exception("the thread of the commits failed")
+            self.spoil(LogUnwritableError(f"a bug in refold ended its commits: {error!r}; end this process and start again"))
 
     def _next(self) -> list[Share] | None:
         """Wait until there is something to do; give the shares of the next commit, None at the end."""

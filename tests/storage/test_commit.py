@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from refold_protocol.errors import LogBusyError, LogError, LogUnwritableError, StorageFullError
+from refold_storage.backlog import Backlog
 from refold_storage.commit import COMMIT_BYTES
 from refold_storage.interface import Handle
 from refold_storage.lmdb_store import open_store
@@ -336,6 +337,27 @@ async def test_no_read_transaction_is_left_open_by_any_use(store: LmdbStore) -> 
     store.recent(limit=3)
     await reader.close()
     assert open_transactions(store.environment) == []
+
+
+async def test_a_bug_that_ends_the_commit_thread_is_told_to_who_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await open_store(tmp_path, new_uuid=new_uuid)
+    handle, idle = await store.create(NEW), await store.create(new(OTHER))
+    told: list[LogError | None] = []
+    idle.watch_trouble(told.append)
+
+    def share(*_: object) -> None:
+        raise ZeroDivisionError("says the test")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Backlog, "share", share)
+        handle.append(chunks(1))
+        with pytest.raises(LogUnwritableError, match="says the test"):
+            await handle.flush()
+    assert [type(error) for error in told] == [LogUnwritableError]
+    with pytest.raises(LogUnwritableError, match="start again"):
+        await handle.close()
+    await idle.close()
+    await store.close()
 
 
 async def test_a_thread_of_a_closed_store_is_gone(tmp_path: Path) -> None:
