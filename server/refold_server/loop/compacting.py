@@ -38,7 +38,7 @@ from refold_server.compaction.plan import Plan
 from refold_server.compaction.summarise import check_shrinks, summary_of
 from refold_server.compaction.words import replacement
 from refold_server.loop.instance import Instance
-from refold_server.loop.sending import replying
+from refold_server.loop.sending import replying, while_durable
 from refold_server.plugins.payloads import Outgoing, Place, Summarising, Summary
 
 _log = logging.getLogger(__name__)
@@ -139,9 +139,10 @@ async def _ask(instance: Instance, place: Place, request: Request, attempt: int)
     ledger.append(Draft(sent))
     await ledger.flush()  # fail closed: what is not durable is not sent
     chunks: list[Chunk] = []
-    async with aclosing(replying(instance, Outgoing(place, request, body))) as reply:
-        async for chunk in reply:
-            chunks.append(chunk)
+    with while_durable(ledger):
+        async with aclosing(replying(instance, Outgoing(place, request, body))) as reply:
+            async for chunk in reply:
+                chunks.append(chunk)
     return summary_of(chunks, f"{config.provider}/{config.model}")
 
 

@@ -6,13 +6,17 @@ holds whatever a wrapper makes of it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, contextmanager
 
-from refold_protocol.errors import InvariantError, PluginError
+import anyio
+
+from refold_protocol.errors import InvariantError, LogBusyError, LogError, PluginError
 from refold_protocol.session.messages import Chunk
 from refold_server.loop.instance import Instance
+from refold_server.loop.ledger import Ledger
 from refold_server.plugins.payloads import Outgoing
+from refold_storage.backlog import same_error
 
 
 async def replying(instance: Instance, outgoing: Outgoing) -> AsyncGenerator[Chunk, None]:
@@ -32,6 +36,27 @@ async def replying(instance: Instance, outgoing: Outgoing) -> AsyncGenerator[Chu
             raise
     if sending.refused is not None:
         raise sending.refused
+
+
+@contextmanager
+def while_durable(ledger: Ledger) -> Generator[None]:
+    """Run a block until a commit fails: what a provider says from then on could not be kept. Raises that LogError."""
+    scope, stalled = anyio.CancelScope(), list[LogError]()
+
+    def stall(trouble: LogError | None) -> None:
+        if trouble is not None and not isinstance(trouble, LogBusyError):  # one that is late is waited for
+            stalled.append(trouble)
+            scope.cancel()
+
+    ledger.refuse_stalled()
+    stop = ledger.handle.watch_trouble(stall)
+    try:
+        with scope:
+            yield
+    finally:
+        stop()
+    if stalled:
+        raise same_error(stalled[0])
 
 
 class _Sending:

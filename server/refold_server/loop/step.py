@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from contextlib import aclosing
 
-import anyio
 from msgspec import Struct
 
 from refold_protocol.dialects.registry import dialect_named
-from refold_protocol.errors import LogBusyError, LogError, ProviderError
+from refold_protocol.errors import ProviderError
 from refold_protocol.json_text import is_json_object
 from refold_protocol.session.chunks import assemble, with_call_ids, without_calls
 from refold_protocol.session.events import (
@@ -30,10 +29,9 @@ from refold_protocol.session.request import Request
 from refold_server.loop.inbox import join_before_step, waiting
 from refold_server.loop.instance import Instance
 from refold_server.loop.room import Room
-from refold_server.loop.sending import replying
+from refold_server.loop.sending import replying, while_durable
 from refold_server.loop.toolcalls import run_calls
 from refold_server.plugins.payloads import Assembled, Outgoing, Place
-from refold_storage.backlog import same_error
 
 
 class StepDone(Struct, frozen=True, gc=False):
@@ -128,27 +126,12 @@ async def _record_request(instance: Instance, request: Request, turn: int, step:
 
 
 async def _stream(instance: Instance, outgoing: Outgoing, turn: int, step: int) -> None:
-    """Record the reply as it comes. Raises LogError as soon as a commit fails: what streams on could not be kept. One that
-    is late is waited for."""
-    ledger, scope = instance.ledger, anyio.CancelScope()
-    stalled: list[LogError] = []
-
-    def stall(trouble: LogError | None) -> None:
-        if trouble is not None and not isinstance(trouble, LogBusyError):
-            stalled.append(trouble)
-            scope.cancel()
-
-    ledger.refuse_stalled()
-    stop = ledger.handle.watch_trouble(stall)
-    try:
-        with scope:
-            async with aclosing(replying(instance, outgoing)) as chunks:
-                async for chunk in chunks:
-                    ledger.append(Draft(AssistantChunk(turn, step, 1, chunk)))
-    finally:
-        stop()
-    if stalled:
-        raise same_error(stalled[0])
+    """Record the reply as it comes. Raises LogError as soon as a commit fails."""
+    ledger = instance.ledger
+    with while_durable(ledger):
+        async with aclosing(replying(instance, outgoing)) as chunks:
+            async for chunk in chunks:
+                ledger.append(Draft(AssistantChunk(turn, step, 1, chunk)))
 
 
 def _record_reply(instance: Instance, turn: int, step: int) -> AssistantMessage:
