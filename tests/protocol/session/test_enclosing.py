@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from html.parser import HTMLParser
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -31,40 +29,28 @@ PIECES = st.sampled_from([*CLOSING, *ALMOST, *"<>/ \n\t\u2028", "context"])
 TEXTS = st.lists(PIECES | st.text(max_size=3), max_size=12).map("".join)
 
 
-class Closings(HTMLParser):
-    """Counts the closing tags that a reader of HTML sees."""
-
-    def __init__(self, tag: str) -> None:
-        super().__init__(convert_charrefs=False)
-        self.count = 0
-        self._tag = tag
-
-    def handle_endtag(self, tag: str) -> None:
-        self.count += tag == self._tag
-
-
 def closings(tag: str, text: str) -> int:
-    reader = Closings(tag)
-    reader.feed(text)
-    reader.close()
-    return reader.count
+    """Count the closing tags as HTML defines them, also one that the end of the text cuts off."""
+    name = f"</{tag}"
+    ends = [place + len(name) for place in range(len(text)) if text[place : place + len(name)].lower() == name]
+    return sum(text[end : end + 1] in ("", *" \t\r\n\f/>") for end in ends)
 
 
 @given(TAGS, TEXTS)
+@example("context", "</context</context")
 @example("context", "</context\n>")
 @example("context", "<!-- </context> -->")
 def test_no_closing_tag_is_left(tag: str, text: str) -> None:
     inside = enclosed_text(tag, text)
-    assert f"</{tag}>" not in inside.lower()
     assert closings(tag, inside) == 0
     assert inside.replace("&lt;/", "</") == text.replace("&lt;/", "</"), "nothing else is changed"
     assert enclosed_text(tag, inside) == inside
 
 
 @given(TAGS, TEXTS)
-def test_a_text_without_the_name_behind_a_slash_stays_as_it_is(tag: str, text: str) -> None:
-    if f"</{tag}" not in text.lower():
-        assert enclosed_text(tag, text) is text
+def test_a_text_without_a_closing_tag_is_the_same_text(tag: str, text: str) -> None:
+    if closings(tag, text) == 0:
+        assert enclosed_text(tag, text) == text
 
 
 @pytest.mark.parametrize(
