@@ -7,6 +7,7 @@ Whatever ends the connection ends the turns first, then flushes and closes every
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import sys
@@ -156,6 +157,7 @@ class Daemon:
         sessions = Sessions(store, shared.host, self._spawn, client, watch, shared.plugins)
         events = EventMethods(sessions, self._endpoint, self._group)
         handlers = routes(sessions, shared, events, self._endpoint, asking, source)
+        gc.freeze()  # what is imported stays: collections that follow large logs need not walk through it again
         return _Ready(sessions, events, asking, shared, handlers)
 
     def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:

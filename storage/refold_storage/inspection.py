@@ -100,4 +100,4 @@ def _cut(piece: Piece, section: Section) -> Piece:
     digest = bytes.fromhex(section.digest)
     if isinstance(piece, Damage):
         return Damage(piece.first, section.last, piece.message, digest)
-    return Record(piece.first, piece.lines[: section.last + 1 - piece.first], digest)
+    return piece.cut(section.last, digest)

@@ -28,7 +28,7 @@ from refold_storage.catalog import SessionRow
 from refold_storage.interface import Access, Admit, Clock, DurableWatcher, Observer, SessionRecord, TroubleWatcher
 from refold_storage.listeners import Listeners
 from refold_storage.reading import check_range
-from refold_storage.records import MAX_EVENTS, Damage, Record
+from refold_storage.records import MAX_EVENTS, Damage, Record, run_of
 from refold_storage.transact import FailPoint
 
 
@@ -291,7 +291,7 @@ class MemoryHandle:
             self._medium.check_usable()
             self.log.check_stored()
             events = self.log.events[at : min(at + MAX_EVENTS, self._durable + 1)]
-            yield Record(at, tuple(event.line for event in events), self.log.digests[at + len(events) - 1])
+            yield run_of(at, tuple(event.line for event in events), self.log.digests[at + len(events) - 1])
 
     def _check_open(self) -> None:
         if self._closed:

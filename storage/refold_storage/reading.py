@@ -20,7 +20,7 @@ from refold_storage.catalog import SessionRow, check_stored
 from refold_storage.environment import Environment
 from refold_storage.format import Database
 from refold_storage.keys import MAX_U64, parse_record_key, record_key
-from refold_storage.records import Record, decode_record, length_of, record_head
+from refold_storage.records import Record, decode_record, record_head
 
 if TYPE_CHECKING:
     Cursor: TypeAlias = lmdb.Cursor[bytes]
@@ -89,19 +89,18 @@ def read_records(
             owner, start = parse_record_key(cursor.key())
             if owner != section.owner or start > seq or (found and start != seq):
                 break
-            value = cursor.value()
-            record = decode_record(start, value)
+            record = decode_record(start, cursor.value())
             if record.last < seq:
                 break
             found.append(record)
-            size += length_of(value)
+            size += record.size
             seq = record.last + 1
             more = cursor.next()
     if seq == first:
         raise SessionCorruptionError(f"the event {first} is missing", seq=first)
     if section.digest is not None and section.last is not None and found[-1].last > section.last:
         final = found[-1]
-        found[-1] = Record(final.first, final.lines[: section.last + 1 - final.first], bytes.fromhex(section.digest))
+        found[-1] = final.cut(section.last, bytes.fromhex(section.digest))
     return found
 
 
@@ -126,14 +125,18 @@ def committed_lines(environment: Environment, row: SessionRow, first: int, last:
         check_stored(transaction, environment.databases, row)
         found = read_records(transaction, environment.databases.records, row, first, last, max(max_bytes, 1))
     lines: list[bytes] = []
+    size = 0
     for record in found:
-        lines += record.lines[max(first - record.first, 0) : last + 1 - record.first]
-    return _fitting(lines, max_bytes)
+        inside = record.lines[max(first - record.first, 0) : last + 1 - record.first]
+        size += record.size if len(inside) == len(record.lines) else sum(map(len, inside))
+        lines += inside
+    return _fitting(lines, size, max_bytes)
 
 
-def _fitting(lines: list[bytes], max_bytes: int) -> list[bytes]:
-    """Give the first of `lines`, and as many behind it as fit `max_bytes` together. At most one record's lines do not."""
-    size, count = sum(map(len, lines)), len(lines)
+def _fitting(lines: list[bytes], size: int, max_bytes: int) -> list[bytes]:
+    """Give the first of `lines`, which have `size` bytes, and as many behind it as fit `max_bytes` together. At most one
+    record's lines do not."""
+    count = len(lines)
     while size > max_bytes and count > 1:
         count -= 1
         size -= len(lines[count])

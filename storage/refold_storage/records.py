@@ -36,16 +36,26 @@ MAX_LINE_BYTES: Final = 1 << 30
 
 
 class Record(Struct, frozen=True, gc=False):
-    """A run of events: seq of the first, their lines in order, and the chain's digest of the last."""
+    """A run of events: seq of the first, their lines in order, the chain's digest of the last, and the lines' bytes."""
 
     first: int
     lines: tuple[bytes, ...]
     digest: bytes
+    size: int
 
     @property
     def last(self) -> int:
         """Seq of the last event."""
         return self.first + len(self.lines) - 1
+
+    def cut(self, last: int, digest: bytes) -> Record:
+        """Give the run up to the event `last`, behind which the chain has `digest`."""
+        return run_of(self.first, self.lines[: last + 1 - self.first], digest)
+
+
+def run_of(first: int, lines: tuple[bytes, ...], digest: bytes) -> Record:
+    """Make a run of lines."""
+    return Record(first, lines, digest, sum(map(len, lines)))
 
 
 class Damage(Struct, frozen=True, gc=False):
@@ -108,11 +118,6 @@ def record_head(first: int, value: bytes) -> RecordHead:
     return RecordHead(first, bool(flags & _DEFLATED), count, length, digest)
 
 
-def length_of(value: bytes) -> int:
-    """Give how long the body is before deflating, of a value whose head was found to be right."""
-    return int.from_bytes(value[4:8], "big")
-
-
 def decode_record(first: int, value: bytes) -> Record:
     """Read the record that begins at seq `first`. Errors as for `record_head`, with the seq where it is damaged."""
     head = record_head(first, value)
@@ -128,7 +133,7 @@ def decode_record(first: int, value: bytes) -> Record:
             f"the record at seq {first} holds {len(lines)} events where its head says {head.count}",
             seq=first + min(len(lines), head.count),
         )
-    return Record(first, lines, head.digest)
+    return Record(first, lines, head.digest, head.length - head.count + 1)
 
 
 def _inflate(head: RecordHead, stored: bytes) -> bytes:

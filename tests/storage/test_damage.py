@@ -20,7 +20,7 @@ from refold_storage import catalog
 from refold_storage.chain_walk import walk_chain, walk_run
 from refold_storage.keys import record_key, session_key
 from refold_storage.lmdb_store import open_store
-from refold_storage.records import Record, decode_record, encode_record
+from refold_storage.records import decode_record, encode_record, run_of
 from refold_storage.store import LmdbStore
 from tests.support.stores import NEW, OTHER, SESSION, chunks, filled, lines_of, new, new_uuid, prompt
 
@@ -234,7 +234,7 @@ async def test_a_record_under_a_key_that_is_none_is_damage(store: LmdbStore) -> 
 
 def test_records_that_do_not_follow_each_other_are_no_chain() -> None:
     with pytest.raises(SessionCorruptionError) as caught:
-        list(walk_run([Record(1, (b"{}",), CHAIN_START)]))
+        list(walk_run([run_of(1, (b"{}",), CHAIN_START)]))
     assert caught.value.details["seq"] == 0
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from refold_protocol.errors import SessionCorruptionError, SessionFormatUnsupportedError
 from refold_protocol.session.codec import seal
 from refold_storage.dictionary import PRESET_DICTIONARY
-from refold_storage.records import HEAD_BYTES, Record, decode_record, encode_record, record_head
+from refold_storage.records import HEAD_BYTES, decode_record, encode_record, record_head, run_of
 from tests.support.stores import chunks
 
 DIGEST = bytes(range(32))
@@ -46,7 +46,7 @@ def test_the_body_is_raw_deflate_with_the_preset_dictionary() -> None:
 @given(lines=LINES, digest=st.binary(min_size=32, max_size=32), first=st.integers(0, 2**60))
 def test_what_was_written_is_read(lines: list[bytes], digest: bytes, first: int) -> None:
     value = encode_record(lines, digest)
-    assert decode_record(first, value) == Record(first, tuple(lines), digest)
+    assert decode_record(first, value) == run_of(first, tuple(lines), digest)
     head = record_head(first, value)
     assert (head.first, head.last, head.count, head.digest) == (first, first + len(lines) - 1, len(lines), digest)
     assert len(value) <= HEAD_BYTES + len(b"\n".join(lines))
