@@ -138,11 +138,16 @@ class CommitQueue:
             self._queued.append(backlog)
 
     def _wake(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="refold commit", daemon=True)
-            self._thread.start()
-        else:
+        if self._thread is not None:
             self._changed.notify()
+            return
+        thread = threading.Thread(target=self._run, name="refold commit", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # none to be had now; what is accepted waits for the next one who asks
+            _LOG.warning("the commits wait for a thread: %s", error)
+        else:
+            self._thread = thread
 
     def _run(self) -> None:
         try:

@@ -101,6 +101,8 @@ def _is_shared(path: Path) -> bool:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
+    except OSError:  # no lock to be had: nobody can be seen, and the batch that asked is accepted already
+        return False
     finally:
         os.close(file)
     return False

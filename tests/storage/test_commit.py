@@ -339,6 +339,21 @@ async def test_no_read_transaction_is_left_open_by_any_use(store: LmdbStore) -> 
     assert open_transactions(store.environment) == []
 
 
+async def test_what_is_accepted_while_no_thread_is_to_be_had_is_committed_once_there_is_one(
+    store: LmdbStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once an event is accepted, nothing that fails may say otherwise."""
+    handle = await store.create(NEW)
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        assert len(handle.append(chunks(3))) == 3
+    assert await handle.flush() == 2
+
+
 async def test_a_bug_that_ends_the_commit_thread_is_told_to_who_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await open_store(tmp_path, new_uuid=new_uuid)
     handle, idle = await store.create(NEW), await store.create(new(OTHER))

@@ -95,6 +95,21 @@ async def test_a_full_disk_only_keeps_a_follower_from_being_seen(file: Path, mon
     lock.release()
 
 
+async def test_a_question_that_cannot_be_asked_is_answered_with_no_and_fails_nobody(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = FollowLock(file)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", refuse)
+        assert not FollowProbe(file).followed()
+    assert FollowProbe(file).followed()
+    lock.release()
+
+
 async def test_what_is_followed_is_committed_soon_though_others_may_wait_longer(tmp_path: Path) -> None:
     """This store commits nothing of itself, but what somebody follows."""
     store = await open_store(tmp_path, new_uuid=new_uuid, commit_seconds=NEVER)
