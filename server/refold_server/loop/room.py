@@ -128,7 +128,7 @@ async def _run(instance: Instance, place: Place, gauge: Gauge, plan: Plan, aim: 
     job = Job(
         aim.trigger,
         instructions(aim.wishes),
-        lambda cap: replace(config, max_tokens=cap),
+        lambda cap: replace(config, max_tokens=cap, stop=None),  # a text that ends replies may stand in a summary
         gauge.meter.estimate_message,
         smaller,
         gauge.policy.attempts,

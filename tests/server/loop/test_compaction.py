@@ -115,6 +115,24 @@ async def test_a_model_that_the_settings_name_sums_up_within_its_own_window() ->
         assert_proven(session)
 
 
+async def test_texts_that_end_replies_do_not_end_a_summary() -> None:
+    """It would look whole, and what was to come behind them would be lost."""
+
+    class Stopping(ScriptedHost):
+        def call_config(self, settings: SessionSettings) -> CallConfig:
+            return replace(super().call_config(settings), stop=("\n\n",))
+
+    around = Stopping(ScriptedProvider(says(LONG), says("A story."), says("fine")))
+    around.window = 100_000
+    async with scripted_session(around) as session:
+        await turn(session, "one")
+        await compact_session(session)
+        await turn(session, "two")
+        stops = [request.header.config.stop for request in around.scripted.requests]
+        assert stops == [("\n\n",), None, ("\n\n",)]
+        assert_proven(session)
+
+
 async def test_where_the_provider_that_was_asked_last_is_gone_the_next_model_sums_up() -> None:
     class Moved(ScriptedHost):
         def __init__(self, provider: ScriptedProvider, old: bool) -> None:
