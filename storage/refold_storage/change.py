@@ -72,7 +72,8 @@ class _Change(Generic[T]):
         """The time is over: disappoint the waiter, unless the change has begun and will be over soon."""
         if self.abandon() and not self.result.done():
             holder = self._environment.note.read()
-            error = LogBusyError(f"another process held the store's write lock for {seconds:g} s", holder=holder)
+            who = "" if holder is None else f" by process {holder}"
+            error = LogBusyError(f"the store's write lock was held{who} for {seconds:g} s; nothing was changed", holder=holder)
             self.result.set_exception(error)
 
     def run(self) -> None:

@@ -29,7 +29,8 @@ class HolderNote:
             return
 
     def read(self) -> int | None:
-        """Give the process id of the last holder, if that process is still there; None otherwise."""
+        """Give the process id of the last holder, if that is another process than this one and still there; None otherwise:
+        who waits for a slow disk is not held up by itself."""
         try:
             return _alive(os.pread(self._file, _BYTES, 0))
         except OSError:  # a note that cannot be read names nobody
@@ -52,6 +53,8 @@ def _alive(note: bytes) -> int | None:
     try:
         pid = int(note)
     except ValueError:  # no note yet, or a damaged one
+        return None
+    if pid == os.getpid():
         return None
     try:
         os.kill(pid, 0)

@@ -210,6 +210,19 @@ async def test_a_flush_that_takes_too_long_names_the_process_that_has_the_write_
     assert handle.trouble is None
 
 
+async def test_a_disk_that_is_slow_is_not_laid_to_the_process_that_waits_for_it(store: LmdbStore, stages: Stages) -> None:
+    handle = await filled(store, chunks(1))
+    stages.reached.clear()
+    stages.gate.clear()
+    handle.append(chunks(3))
+    with pytest.raises(LogBusyError) as caught:
+        await asyncio.gather(handle.flush(timeout=0.05), asyncio.to_thread(stages.reached.wait))
+    assert caught.value.details.get("holder") is None
+    assert "process" not in caught.value.message
+    stages.gate.set()
+    assert await handle.flush() == 3
+
+
 async def test_a_handle_closed_while_the_log_is_busy_frees_its_lease_and_writes_nothing_later(
     tmp_path: Path, stages: Stages
 ) -> None:
