@@ -6,7 +6,7 @@ all use those bytes. `seal` is the only maker of lines, `decode_event` the only 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import isfinite
 from typing import Annotated, Any, Final
 
@@ -116,6 +116,17 @@ def decode_at(line: bytes, seq: int) -> Event:
     if event.seq != seq:
         raise SessionCorruptionError(f"event {seq} calls itself {event.seq}", seq=seq)
     return event
+
+
+def decode_all(lines: Sequence[bytes], seqs: Sequence[int]) -> list[Event]:
+    """Read the events that stand at these places, as `decode_at` reads each."""
+    try:
+        events = [decode_event(line) for line in lines]
+        if all(event.seq == seq for event, seq in zip(events, seqs, strict=True)):
+            return events
+    except SessionCorruptionError:  # it does not know the place, which is said below
+        pass
+    return [decode_at(line, seq) for line, seq in zip(lines, seqs, strict=True)]
 
 
 def refuse_foreign(event: Event) -> None:

@@ -65,7 +65,7 @@ class MeterSkim:
         work = _work_over(state.work, passed)
         header, header_tokens, anchor = state.header, state.header_tokens, state.anchor
         nodes, prices, total = list[Event](), list[NodePrice](), state.surface_tokens
-        for event in passed.lasting:
+        for event in passed.shaping:
             if event.surface_op is not None:
                 tokens = price_of(derive_message(event), profile.density)
                 found = anchored(event, profile.model, header, total)
@@ -78,7 +78,7 @@ class MeterSkim:
             elif (after := header_step(header, event)) is not header and after is not None:
                 header, header_tokens = after, estimate_header(after, profile.density)
         surface = Surface(state.surface.nodes.then(*nodes), state.surface.replace_generation)
-        revision = passed.lasting[-1].seq + 1
+        revision = passed.ends[-1] + 1
         self.state = MeterState(
             profile, revision, work, surface, state.prices.then(*prices), total, header, header_tokens, anchor
         )

@@ -6,22 +6,15 @@ most events leave nothing behind, and the folds after them follow from the few t
 
 from __future__ import annotations
 
+from heapq import merge
+from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
 
 from refold_protocol.errors import InvalidEventError
-from refold_protocol.session.events import (
-    Event,
-    ForeignData,
-    Replace,
-    RequestHeader,
-    RequestHeaderDelta,
-    TurnEnd,
-    TurnStart,
-    UserMessage,
-)
-from refold_protocol.session.header import header_step
+from refold_protocol.session.events import Event, RequestHeader, RequestHeaderDelta
+from refold_protocol.session.header import fold_header
 from refold_protocol.session.projection import derive_message
 from refold_protocol.session.rebuild import Horizon
 from refold_protocol.session.surface import Surface
@@ -30,54 +23,45 @@ from refold_protocol.session.work_state import Route
 
 
 class SkimmedTurns(Struct, frozen=True, gc=False):
-    """Whole turns that follow each other, and what was accepted or settled between them: the events that folds need, in
-    order, each `turn/start` and `turn/end` among them. `turn` is the number of the last turn, `steps` how many it had."""
+    """Whole turns that follow each other, and what was accepted, settled or set between them. `turn` is the number of the
+    last one, `steps` how many it had, `prompted` whether it had a prompt, `end` its `turn/end`.
+
+    The events that folds need, in order, by what they are for: `starts` open the turns and `ends` are the seqs that close
+    them; `inputs` change what waits; `nodes` are appended to the surface, those of `inputs` that join it too; `headers`;
+    `rules` set or grant something.
+    """
 
     turn: int
     steps: int
-    lasting: tuple[Event, ...]
+    prompted: bool
+    starts: tuple[Event, ...]
+    ends: tuple[int, ...]
+    end: Event
+    inputs: tuple[Event, ...]
+    nodes: tuple[Event, ...]
+    headers: tuple[Event, ...]
+    rules: tuple[Event, ...]
 
-
-def whole_turns(lasting: tuple[Event, ...], steps: int) -> SkimmedTurns | None:
-    """Give the turns that such events are of, the last with so many steps; None where numbers of turns do not agree, or
-    anything replaces what stood before or is foreign."""
-    turn, started = None, None
-    for event in lasting:
-        data = event.data
-        if isinstance(event.surface_op, Replace) or isinstance(data, ForeignData):
-            return None
-        if isinstance(data, TurnStart):
-            if started is not None or (turn is not None and data.turn != turn + 1):
-                return None
-            started = data.turn
-        elif isinstance(data, TurnEnd):
-            if data.turn != started:
-                return None
-            turn, started = started, None
-    return None if turn is None or started is not None else SkimmedTurns(turn, steps, lasting)
+    @property
+    def shaping(self) -> tuple[Event, ...]:
+        """Nodes and headers in order: what requests are made of."""
+        return tuple(merge(self.nodes, self.headers, key=_SEQ)) if self.headers else self.nodes
 
 
 def work_over(state: Work, passed: SkimmedTurns) -> Work:
     """Give the work fold behind the turns. Raises InvalidEventError where they may not stand."""
-    route, prompted = state.route, False
-    for event in passed.lasting:
-        data = event.data
-        if isinstance(data, UserMessage):
-            prompted = True
-        elif isinstance(data, TurnStart):
-            prompted = False
-        elif isinstance(data, RequestHeader):
-            route = Route(data.header.config.provider, data.header.config.model)
-        elif isinstance(data, RequestHeaderDelta) and data.config is not None:
-            route = Route(data.config.provider, data.config.model)
-    _check_begin(state, passed)
+    first = passed.turn - len(passed.starts) + 1
+    if state.turn is not None or first != state.last_turn + 1:
+        found = f"turn {first} after turn {state.last_turn}" if state.turn is None else f"turn {state.turn} is open"
+        seq = passed.starts[0].seq
+        raise InvalidEventError(f"event {seq} (turn/start) may not stand here: {found}", seq=seq)
     return Work(
         instance=state.instance,
         began=state.began,
         last_turn=passed.turn,
         last_step=passed.steps,
-        prompted=prompted,
-        route=route,
+        prompted=passed.prompted,
+        route=_route(state.route, passed.headers),
         sent=True,
         compaction=state.compaction,
         landed=state.landed,
@@ -86,16 +70,11 @@ def work_over(state: Work, passed: SkimmedTurns) -> Work:
 
 def horizon_over(state: Horizon, passed: SkimmedTurns) -> Horizon:
     """Give the horizon behind the turns. Raises what the folds of surface and header raise."""
-    nodes = [event for event in passed.lasting if event.surface_op is not None]
-    messages = [message for message in map(derive_message, nodes) if message is not None]
-    header = state.header
-    for event in passed.lasting:
-        if type(event.data) in _HEADERS:
-            header = header_step(header, event)
+    messages = [message for message in map(derive_message, passed.nodes) if message is not None]
     return Horizon(
-        Surface(state.surface.nodes.then(*nodes), state.surface.replace_generation),
+        Surface(state.surface.nodes.then(*passed.nodes), state.surface.replace_generation),
         state.history.then(*messages),
-        header,
+        fold_header(passed.headers, state.header),
         None,
         passed.turn,
         passed.steps,
@@ -103,13 +82,15 @@ def horizon_over(state: Horizon, passed: SkimmedTurns) -> Horizon:
     )
 
 
-def _check_begin(state: Work, passed: SkimmedTurns) -> None:
-    for event in passed.lasting:
-        if isinstance(event.data, TurnStart):
-            if state.turn is not None or event.data.turn != state.last_turn + 1:
-                found = f"turn {state.turn} is open" if state.turn else f"turn {event.data.turn} after turn {state.last_turn}"
-                raise InvalidEventError(f"event {event.seq} (turn/start) may not stand here: {found}", seq=event.seq)
-            return
+def _route(route: Route | None, headers: tuple[Event, ...]) -> Route | None:
+    for event in headers:
+        data = event.data
+        config = data.header.config if isinstance(data, RequestHeader) else None
+        if isinstance(data, RequestHeaderDelta):
+            config = data.config
+        if config is not None:
+            route = Route(config.provider, config.model)
+    return route
 
 
-_HEADERS: Final = frozenset((RequestHeader, RequestHeaderDelta))
+_SEQ: Final = attrgetter("seq")

@@ -8,26 +8,11 @@ from typing import Final
 from msgspec import Struct
 
 from refold_protocol.session.codec import refuse_foreign
-from refold_protocol.session.events import (
-    ApprovalAsked,
-    ApprovalDecided,
-    AssistantChunk,
-    ContextMessage,
-    Event,
-    InputAccepted,
-    InputSettled,
-    RequestSent,
-    SessionSettings,
-    SteeringMessage,
-    ToolCall,
-    TurnEnd,
-    TurnStart,
-    UserMessage,
-)
-from refold_protocol.session.granted import NOTHING_GRANTED, Granted, granted_step
-from refold_protocol.session.pending import Pending, pending_step
+from refold_protocol.session.events import AssistantChunk, Event, RequestSent, SessionSettings, ToolCall, TurnEnd, TurnStart
+from refold_protocol.session.granted import NOTHING_GRANTED, Granted, fold_granted, granted_step
+from refold_protocol.session.pending import Pending, fold_pending, pending_step
 from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step
-from refold_protocol.session.settings import NO_SETTINGS, settings_step
+from refold_protocol.session.settings import NO_SETTINGS, fold_settings, settings_step
 from refold_protocol.session.skimmed_turns import SkimmedTurns, horizon_over, work_over
 from refold_protocol.session.work import NO_WORK, Work, work_step
 
@@ -66,18 +51,13 @@ _WORK_ALONE: Final = frozenset((AssistantChunk, RequestSent, ToolCall, TurnStart
 
 def folds_over(state: Folds, passed: SkimmedTurns) -> Folds:
     """Fold whole turns into all of them. Raises what they raise."""
-    pending, settings, granted = state.pending, state.settings, state.granted
-    for event in passed.lasting:
-        if type(event.data) in _INPUTS:
-            pending = pending_step(pending, event)
-        elif type(event.data) in _RULES:
-            settings, granted = settings_step(settings, event), granted_step(granted, event)
-    return Folds(work_over(state.work, passed), horizon_over(state.horizon, passed), pending, settings, granted)
-
-
-_INPUTS: Final = frozenset((InputAccepted, InputSettled, UserMessage, ContextMessage, SteeringMessage))
-_RULES: Final = frozenset((SessionSettings, ApprovalAsked, ApprovalDecided))
-"""Data inside turns that changes what is pending, and what is set or granted."""
+    return Folds(
+        work_over(state.work, passed),
+        horizon_over(state.horizon, passed),
+        fold_pending(passed.inputs, state.pending),
+        fold_settings(passed.rules, state.settings),
+        fold_granted(passed.rules, state.granted),
+    )
 
 
 def fold_all(events: Iterable[Event], state: Folds = NOTHING_KNOWN) -> Folds:

@@ -7,6 +7,7 @@ log's grammar forbids never enters it. Must not know of connections, clients or 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final
 
 from refold_protocol.errors import InvalidEventError, SessionCorruptionError
@@ -121,7 +122,7 @@ class Ledger:
             for item in items:
                 if isinstance(item, SkimmedTurns):
                     self.folds = folds_over(self.folds, item)
-                    self._index(item.lasting)
+                    self._index_turns(item)
                 else:
                     self.folds = folds_step(self.folds, item)
                     self._index((item,))
@@ -138,6 +139,13 @@ class Ledger:
         for event in events:
             if type(event.data) in _INDEXED:
                 self._note(event)
+
+    def _index_turns(self, passed: SkimmedTurns) -> None:
+        for event in chain(passed.starts, passed.inputs, passed.nodes):
+            if type(event.data) in _INDEXED:
+                self._note(event)
+        self._end_of_turn.update(zip(range(passed.turn - len(passed.ends) + 1, passed.turn + 1), passed.ends, strict=True))
+        self._last_end = passed.end
 
     def _note(self, event: Event) -> None:
         data = event.data

@@ -11,7 +11,7 @@ from refold_protocol.session.skim import Skim
 from refold_protocol.session.turn_skim import Skimmed, TurnSkim
 from refold_storage.interface import Handle
 
-SLICE_BYTES = 256 * 1024
+SLICE_BYTES = 512 * 1024
 """Lines of a slice: a few milliseconds, which is how long the event loop waits."""
 
 

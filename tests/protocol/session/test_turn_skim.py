@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from refold_protocol.errors import InvalidEventError, SessionCorruptionError
 from refold_protocol.ids import ApprovalId, CallId, InputId
@@ -36,7 +37,7 @@ from refold_protocol.session.turn_skim import MOST_LINES, Skimmed, TurnSkim
 from refold_protocol.session.work import fold_work
 from refold_server.loop.folds import NOTHING_KNOWN, Folds, fold_all, folds_over, folds_step
 from tests.support.log_strategies import logs
-from tests.support.logs import CLIENT, LOOP, Log, call, spoken
+from tests.support.logs import CLIENT, HEADER, LOOP, Log, call, spoken
 
 
 def skimmed(lines: list[bytes], *cuts: int) -> list[Skimmed]:
@@ -54,8 +55,8 @@ def folded(items: list[Skimmed], state: Folds = NOTHING_KNOWN) -> Folds:
 
 def whole(items: list[Skimmed]) -> list[int]:
     """Give the turns that come whole."""
-    behind = [item.lasting for item in items if isinstance(item, SkimmedTurns)]
-    return [event.data.turn for lasting in behind for event in lasting if isinstance(event.data, TurnStart)]
+    behind = [item.starts for item in items if isinstance(item, SkimmedTurns)]
+    return [start.data.turn for starts in behind for start in starts if isinstance(start.data, TurnStart)]
 
 
 @given(logs(), st.integers(0, 10_000), st.lists(st.integers(0, 10_000), max_size=3))
@@ -226,7 +227,7 @@ def test_turns_out_of_order_are_refused() -> None:
     with pytest.raises(InvalidEventError, match="turn 3 after turn 0"):
         work_over(NOTHING_KNOWN.work, last)
     with pytest.raises(InvalidEventError, match="turn 1 is open"):
-        work_over(fold_work(log.events[: first.lasting[0].seq + 1]), last)
+        work_over(fold_work(log.events[: first.starts[0].seq + 1]), last)
 
 
 def test_a_turn_whose_end_names_another_turn_is_refused() -> None:
@@ -249,7 +250,7 @@ def test_the_horizon_behind_turns_shares_the_nodes_before_them() -> None:
     log = ordinary(retried)
     item = skimmed(log.lines)[-1]
     assert isinstance(item, SkimmedTurns)
-    before = fold_all(log.events[: item.lasting[0].seq]).horizon
+    before = fold_all(log.events[: item.starts[0].seq]).horizon
     behind = horizon_over(before, item)
     assert behind.surface.nodes.extends(before.surface.nodes)
     assert behind.history.extends(before.history)
@@ -260,6 +261,14 @@ def test_a_line_that_is_no_event_is_named_by_its_seq() -> None:
     lines = ordinary(with_tools).lines
     lines[4] = b"\0" * 40
     with pytest.raises(SessionCorruptionError, match="event 4"):
+        skimmed(lines)
+
+
+def test_a_line_of_a_whole_turn_whose_data_is_wrong_is_named_by_its_seq() -> None:
+    lines = ordinary(with_tools).lines
+    place = next(place for place, line in enumerate(lines) if line.startswith(b'{"type":"tool/result"'))
+    lines[place] = lines[place].replace(b'"callId":', b'"callID":')
+    with pytest.raises(SessionCorruptionError, match=f"event {place}: not an event"):
         skimmed(lines)
 
 
@@ -278,6 +287,24 @@ def test_a_line_of_other_origin_is_read_as_well() -> None:
     assert folded(skimmed(lines)).work == fold_all(log.events).work
 
 
-def test_a_draft_of_each_sort_in_a_turn_is_sealed_as_is_looked_for() -> None:
+def test_a_header_that_changes_in_a_turn_is_in_force_behind_it() -> None:
+    log = Log()
+    log.turn()
+    log.step()
+    log.reply(call("c1"), finish="tool-calls")
+    log.result("c1")
+    log.end_step()
+    log.step(replace(HEADER, system="Be long.", config=replace(HEADER.config, model="random")))
+    log.reply("Yes.")
+    log.end_step()
+    log.end_turn()
+    (item,) = skimmed(log.lines)
+    assert isinstance(item, SkimmedTurns)
+    assert [event.type for event in item.shaping] == [event.type for event in log.events if event in item.shaping]
+    assert folded([item]) == fold_all(log.events)
+    assert folded([item]).horizon.header == log.horizon.header
+
+
+def test_lines_begin_as_is_looked_for() -> None:
     event = seal(Draft(SessionTitle("On folding", CLIENT)), 7, 1)
     assert event.line.startswith(b'{"type":"session/title","seq":7,')
