@@ -126,6 +126,26 @@ def worthwhile(instance: Instance, gauge: Gauge, aim: Aim) -> Plan | None:
     return plan if plan is not None and _news(instance, gauge, aim, plan) >= gauge.bounds.least else None
 
 
+def cuts_behind(instance: Instance, gauge: Gauge, aim: Aim, plan: Plan) -> tuple[Cut, ...]:
+    """Give the large results behind a plan's region, where a summary alone would leave the request at the brim: they cannot be
+    read whole then, whatever is summed up. Else none."""
+    if _counted(gauge, aim) - _news(instance, gauge, aim, plan) < gauge.bounds.brim:
+        return ()
+    count = plan.region.count
+    return cuts_of(instance.ledger.folds.horizon.surface.nodes[count:], gauge.prices()[count:], gauge.meter)
+
+
+def is_enough(cuts: tuple[Cut, ...], gauge: Gauge, aim: Aim) -> bool:
+    """Tell whether cuts alone make room for a while."""
+    saved = sum(cut.saved for cut in cuts) * _scale(gauge, aim)
+    return saved >= relief(_counted(gauge, aim), gauge.bounds)
+
+
+def _counted(gauge: Gauge, aim: Aim) -> int:
+    """Give the pressure; where a provider refused the request, at least the window."""
+    return max(gauge.pressure.tokens, gauge.bounds.window if aim.refused else 0)
+
+
 def _news(instance: Instance, gauge: Gauge, aim: Aim, plan: Plan) -> float:
     """Give how many tokens of a plan's region no summary stands for yet, as its provider counts them."""
     first = instance.ledger.folds.horizon.surface.nodes[0]
@@ -144,9 +164,7 @@ def cuts_in(instance: Instance, gauge: Gauge, aim: Aim, *, everywhere: bool = Fa
     scale, prices, nodes = _scale(gauge, aim), gauge.prices(), instance.ledger.folds.horizon.surface.nodes
     count = len(nodes) if everywhere else before_tail(prices, int(aim.retain / scale))
     cuts = cuts_of(nodes[:count], prices[:count], gauge.meter)
-    pressure = max(gauge.pressure.tokens, gauge.bounds.window if aim.refused else 0)
-    enough = sum(cut.saved for cut in cuts) * scale >= relief(pressure, gauge.bounds)
-    return cuts if enough or everywhere else ()
+    return cuts if everywhere or is_enough(cuts, gauge, aim) else ()
 
 
 def _scale(gauge: Gauge, aim: Aim) -> float:

@@ -20,7 +20,19 @@ from refold_server.compaction.failure import CompactionError
 from refold_server.compaction.plan import Plan
 from refold_server.compaction.words import instructions
 from refold_server.loop.compacting import Job, Landed, compact
-from refold_server.loop.gauge import Aim, Gauge, cuts_in, gauge_of, is_brimful, plan_of, summary_config, why_no_plan, worthwhile
+from refold_server.loop.gauge import (
+    Aim,
+    Gauge,
+    cuts_behind,
+    cuts_in,
+    gauge_of,
+    is_brimful,
+    is_enough,
+    plan_of,
+    summary_config,
+    why_no_plan,
+    worthwhile,
+)
 from refold_server.loop.instance import Instance
 from refold_server.plugins.payloads import Place
 
@@ -75,11 +87,13 @@ class Room:
         plan = None if cuts else worthwhile(instance, gauge, aim)
         if plan is None:
             cuts = cuts or cuts_in(instance, gauge, aim, everywhere=True)
+        else:
+            cuts = cuts_behind(instance, gauge, aim, plan)
+            plan = None if cuts and is_enough(cuts, gauge, aim) else plan
         if plan is None and not cuts:
             raise CompactionError("there is nothing in it that could be summed up or cut.")
-        instance.ledger.append(Draft(StepEnd(place.turn, place.step, "overflow")))
+        instance.ledger.append(Draft(StepEnd(place.turn, place.step, "overflow")), *(cut.draft for cut in cuts))
         if plan is None:
-            instance.ledger.append(*(cut.draft for cut in cuts))
             saved = sum(cut.saved for cut in cuts)
             return f"Tool results were cut once in this turn ({saved:,} tokens by estimate), and it still does not fit."
         landed = await _run(instance, place, gauge, plan, aim)
@@ -88,7 +102,7 @@ class Room:
 
     async def _relieved(self, place: Place, system: str, prefix: tuple[Message, ...]) -> bool:
         """Make room once if the threshold is reached; tell whether anything was done. Large results are cut first: that costs
-        no call. They are not cut where a summary is needed besides, which would then be made from less and paid in full."""
+        no call. What is summed up is not cut before, because the summary would be made from less and paid in full."""
         instance = self._instance
         gauge = await gauge_of(instance, system, prefix)
         if gauge is None or not gauge.policy.auto or gauge.pressure.tokens < gauge.bounds.threshold:
@@ -97,9 +111,11 @@ class Room:
         cuts = cuts_in(instance, gauge, aim)
         plan = None if cuts else worthwhile(instance, gauge, aim)
         if plan is not None:
-            await _run(instance, place, gauge, plan, aim)
-            return True
-        if not cuts and is_brimful(gauge, aim):  # else what the model has not read yet would be cut from every result
+            cuts = cuts_behind(instance, gauge, aim, plan)
+            if not cuts:
+                await _run(instance, place, gauge, plan, aim)
+                return True
+        elif not cuts and is_brimful(gauge, aim):  # else what the model has not read yet would be cut from every result
             cuts = cuts_in(instance, gauge, aim, everywhere=True)
         instance.ledger.append(*(cut.draft for cut in cuts))
         return bool(cuts)

@@ -127,6 +127,43 @@ async def test_an_overflow_after_cutting_ends_the_turn_and_says_what_was_done() 
         assert_proven(session)
 
 
+@pytest.mark.parametrize("window", [8_000, 100_000], ids=["by pressure", "after a refusal"])
+async def test_a_result_that_fits_beside_no_history_is_cut_and_the_history_is_not_summed_up_for_it(window: int) -> None:
+    story, refused = says("It is a story. " * 66), window == 100_000
+    around = host(story, story, story, calls(("a", "look", "{}")), window=window)
+    around.scripted.scripts += [[OVERFLOW], says("fine")] if refused else [says("fine")]
+
+    async def giant(arguments: str) -> str:
+        return "many words " * (5_000 if refused else 1_200)
+
+    around.bodies["look"] = giant
+    async with scripted_session(around) as session:
+        for prompt in ("one", "two", "three"):
+            await turn(session, prompt)
+        assert end_of(await turn(session, "four")) == "completed"
+        assert len(cut(session)) == 1
+        assert of_type(session, CompactStart) == []
+        assert_proven(session)
+
+
+async def test_where_cutting_the_end_is_not_enough_the_history_is_summed_up_behind_it() -> None:
+    story = says("It is a story. " * 66)
+    prompt = "four" * 260
+    around = host(*[story] * 5, calls(("a", "look", "{}")), says("Five stories."), says("fine"), window=8_000)
+
+    async def giant(arguments: str) -> str:
+        return "many words " * 1_200
+
+    around.bodies["look"] = giant
+    async with scripted_session(around) as session:
+        for number in range(5):
+            await turn(session, str(number))
+        assert end_of(await turn(session, prompt)) == "completed"
+        kinds = [event.type for event in session.ledger.handle.read() if isinstance(event.surface_op, Replace)]
+        assert kinds == ["tool/result", "user/message"]
+        assert_proven(session)
+
+
 class Reader(ScriptedProvider):
     """Looks once, then reads on, a call at a time, until it was given `length` characters; sums up when asked to. `unseen`
     has the pieces that the request behind their call did not show whole."""
