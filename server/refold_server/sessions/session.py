@@ -141,7 +141,8 @@ class Session:
         if self.ledger.accepted_by_key(key) is not event:  # whoever sent it first gave up meanwhile, and it was withdrawn
             return None
         running = self.turns.running if self.turns.input == given.input else None
-        return Accepted(given.input, event.seq, self.ledger.turn_of_input(given.input) or running)
+        joined = self.turns.at(event.seq) if given.mode == "steer" else None
+        return Accepted(given.input, event.seq, self.ledger.turn_of_input(given.input) or running or joined)
 
     async def inject(self, content: tuple[InputBlock, ...], source: Source) -> Accepted:
         """Tell the model something without asking anything. It joins the running turn before its next step or end; on an

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_left
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from math import inf
@@ -143,6 +144,17 @@ class Turns:
     def knows(self, turn: int) -> bool:
         """Tell whether there is such a turn: one that runs, or that has ended."""
         return turn == self.running or self._ledger.turn_end(turn) is not None
+
+    def at(self, seq: int) -> int | None:
+        """Give the first turn that was not over at `seq`: the one that ran then, where one did. O(log turns)."""
+
+        def end(turn: int) -> float:
+            event = self._ledger.turn_end(turn)
+            return inf if event is None else event.seq
+
+        turns = range(1, self._ledger.folds.work.last_turn + 1)
+        over = bisect_left(turns, seq, key=end)
+        return turns[over] if over < len(turns) else None
 
     async def wait(self, turn: int) -> Event:
         """Wait for the durable end of a turn and give its event. Raises TurnMismatchError for a turn that never was, and

@@ -62,6 +62,26 @@ async def test_a_queued_prompt_keeps_its_key_and_tells_its_turn_once_it_has_one(
         assert later.turn == 2
 
 
+async def test_a_key_that_steered_gives_the_turn_that_it_steered_whenever_it_is_sent_again() -> None:
+    store = MemoryStore(clock=lambda: 1_000)
+    pause = Pause()
+    provider = ScriptedProvider(says("one"), [pause, *says("two")], says("three"), says("four"))
+    async with scripted_session(ScriptedHost(provider), store=store) as session:
+        await _turn(session, "first")
+        await session.start(text_content("second"), CLIENT)
+        await pause.reached.wait()
+        steered = await session.start_or_wait(WORDS, CLIENT, "steer", "k")
+        assert steered.turn == 2
+        assert await session.accepted_before("k", WORDS) == steered
+        pause.go_on.set()
+        await session.turns.wait(2)
+        assert await session.accepted_before("k", WORDS) == steered
+        await _turn(session, "third")
+        assert await session.accepted_before("k", WORDS) == steered
+    async with scripted_session(ScriptedHost(ScriptedProvider()), store=store) as session:
+        assert await session.accepted_before("k", WORDS) == steered
+
+
 async def test_a_key_of_another_prompt_is_refused() -> None:
     async with scripted_session(ScriptedHost(ScriptedProvider(says("done")))) as session:
         await session.start(WORDS, CLIENT, "k")
@@ -114,6 +134,11 @@ async def test_a_fork_has_not_seen_the_keys_of_its_parent() -> None:
         session.ledger.append(Draft(InstanceStart(2, "fork")))
         assert await session.accepted_before("k", WORDS) is None
         assert session.id == NAME
+
+
+async def _turn(session: Session, text: str) -> None:
+    _, number, _ = await session.start(text_content(text), CLIENT)
+    await session.turns.wait(number)
 
 
 async def _whole(session: Session) -> None:
