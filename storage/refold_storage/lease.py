@@ -150,9 +150,9 @@ class Leases:
     def _owned(self, session: SessionId) -> SessionAlreadyOwnedError:
         holder = self.holder(session)
         if holder is None:
-            return SessionAlreadyOwnedError(f"another process writes session {session}", session=session)
+            return SessionAlreadyOwnedError(f"another process writes session {session}; {_WAY_OUT}", session=session)
         return SessionAlreadyOwnedError(
-            f"process {holder.pid} on {holder.host} ({holder.client}) writes session {session}",
+            f"process {holder.pid} on {holder.host} ({holder.client}) writes session {session}; {_WAY_OUT}",
             session=session,
             pid=holder.pid,
             since=holder.since,
@@ -208,6 +208,7 @@ def _abandon_all() -> None:
         lease.abandon()
 
 
+_WAY_OUT: Final = "read or fork it meanwhile, or close it there"
 _HELD: Final[weakref.WeakSet[Lease]] = weakref.WeakSet()
 _DECODER: Final = msgspec.json.Decoder(Holder)
 os.register_at_fork(after_in_child=_abandon_all)

@@ -30,6 +30,7 @@ async def test_a_lease_is_refused_naming_its_holder(leases: Leases) -> None:
         await leases.take(SESSION)
     details = caught.value.details
     assert (details["pid"], details["since"], details["client"]) == (os.getpid(), 1_234, "the test")
+    assert caught.value.message.endswith("; read or fork it meanwhile, or close it there")
     lease.release()
     lease.release()
     (await leases.take(SESSION)).release()
