@@ -44,8 +44,8 @@ class MeteredLog(Protocol):
         """Seq of the last event that can be read; −1 for an empty log."""
         ...
 
-    def lines(self, first: int, last: int | None = None, *, max_bytes: int | None = None) -> list[bytes]:
-        """Give the exact lines of the events from `first` on."""
+    def lines(self, first: int, last: int | None = None, *, max_bytes: int | None = None, chunks: bool = True) -> list[bytes]:
+        """Give the exact lines of the events from `first` on; see `refold_storage.interface.Handle.lines`."""
         ...
 
 
@@ -117,12 +117,12 @@ class ModelTokenMeter:
         skim, reading, first = MeterSkim(self.profile), TurnSkim(), 0
         try:
             while first <= tail:
-                lines = log.lines(first, tail, max_bytes=SLICE_BYTES)
+                lines = log.lines(first, tail, max_bytes=SLICE_BYTES, chunks=False)
                 for item in reading.items(lines):
                     skim.take(item)
                 first += len(lines)
                 await anyio.lowlevel.checkpoint()
-            for item in reading.rest():
+            for item in reading.rest(partial(_lines, log)):
                 skim.take(item)
         except (SessionCorruptionError, SessionFormatUnsupportedError):  # is raised once more, at its place
             return

@@ -88,9 +88,10 @@ class Handle(Protocol):
         """
         ...
 
-    def lines(self, first: int, last: int | None = None, *, max_bytes: int | None = None) -> list[bytes]:
+    def lines(self, first: int, last: int | None = None, *, max_bytes: int | None = None, chunks: bool = True) -> list[bytes]:
         """Give the exact lines of the events from `first` on: as many as fit into `max_bytes` together, but at least
-        one where there is one. Errors as for `read`."""
+        one where there is one. Errors as for `read`. Without `chunks` the line of a chunk may be `codec.CHUNK` instead, where
+        its record holds nothing else: that need not be read then, and is not checked."""
         ...
 
     def append(self, drafts: Sequence[Draft], *, admit: Admit | None = None, closing: bool = False) -> tuple[Event, ...]:

@@ -7,6 +7,7 @@ and no event. Never writes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from refold_protocol.errors import (
     LogError,
@@ -99,11 +100,11 @@ class ReadHandle:
         self._check_open()
         return self._read(first, check_range(first, last, self.tail))
 
-    def lines(self, first: int, last: int | None = None, *, max_bytes: int | None = None) -> list[bytes]:
+    def lines(self, first: int, last: int | None = None, *, max_bytes: int | None = None, chunks: bool = True) -> list[bytes]:
         """Give exact lines; see `interface.Handle.lines`."""
         self._check_open()
         end = check_range(first, last, self.tail)
-        return gather_lines(self._batch, first, end, max_bytes)
+        return gather_lines(partial(self._batch, chunks=chunks), first, end, max_bytes)
 
     def records(self, first: int = 0) -> Iterator[Record]:
         """Iterate over committed records; see `interface.Handle.records`."""
@@ -168,8 +169,8 @@ class ReadHandle:
             yield from decode_lines(lines, first)
             first += len(lines)
 
-    def _batch(self, first: int, last: int, max_bytes: int) -> list[bytes]:
-        return committed_lines(self._environment, self._row, first, last, max_bytes)
+    def _batch(self, first: int, last: int, max_bytes: int, *, chunks: bool = True) -> list[bytes]:
+        return committed_lines(self._environment, self._row, first, last, max_bytes, chunks=chunks)
 
     def _look(self, number: int | None) -> tuple[int, SessionRow]:
         """Read the row, of the session with that number if one is given: another one may have taken its id since."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -110,10 +111,10 @@ class WriteHandle:
         self._check_open()
         return self._read(first, check_range(first, last, self.tail))
 
-    def lines(self, first: int, last: int | None = None, *, max_bytes: int | None = None) -> list[bytes]:
+    def lines(self, first: int, last: int | None = None, *, max_bytes: int | None = None, chunks: bool = True) -> list[bytes]:
         """Give exact lines; see `interface.Handle.lines`."""
         self._check_open()
-        return gather_lines(self._batch, first, check_range(first, last, self.tail), max_bytes)
+        return gather_lines(partial(self._batch, chunks=chunks), first, check_range(first, last, self.tail), max_bytes)
 
     def records(self, first: int = 0) -> Iterator[Record]:
         """Iterate over committed records; see `interface.Handle.records`."""
@@ -234,11 +235,11 @@ class WriteHandle:
                 yield from decode_lines(lines, first)
                 first += len(lines)
 
-    def _batch(self, first: int, last: int, max_bytes: int) -> list[bytes]:
+    def _batch(self, first: int, last: int, max_bytes: int, *, chunks: bool = True) -> list[bytes]:
         backlog = self._backlog
         if first < backlog.first:
             last = min(last, backlog.first - 1)
-            return committed_lines(self._commits.environment, backlog.row, first, last, max_bytes)
+            return committed_lines(self._commits.environment, backlog.row, first, last, max_bytes, chunks=chunks)
         lines: list[bytes] = []
         for event in backlog.events[first - backlog.first : last + 1 - backlog.first]:
             max_bytes -= len(event.line)

@@ -152,8 +152,9 @@ class MemoryHandle:
         self._check_open()
         return self._read(first, check_range(first, last, self.tail))
 
-    def lines(self, first: int, last: int | None = None, *, max_bytes: int | None = None) -> list[bytes]:
-        """Give exact lines; see `interface.Handle.lines`."""
+    def lines(self, first: int, last: int | None = None, *, max_bytes: int | None = None, chunks: bool = True) -> list[bytes]:
+        """Give exact lines, chunks too; see `interface.Handle.lines`."""
+        del chunks
         self._check_open()
         lines: list[bytes] = []
         size = 0

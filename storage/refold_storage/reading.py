@@ -20,7 +20,7 @@ from refold_storage.catalog import SessionRow, check_stored
 from refold_storage.environment import Environment
 from refold_storage.format import Database
 from refold_storage.keys import MAX_U64, parse_record_key, record_key
-from refold_storage.records import Record, decode_record, record_head
+from refold_storage.records import Record, bare_record, decode_record, record_head
 
 if TYPE_CHECKING:
     Cursor: TypeAlias = lmdb.Cursor[bytes]
@@ -71,13 +71,20 @@ def check_tail(transaction: Transaction, records: Database, row: SessionRow) -> 
 
 
 def read_records(
-    transaction: Transaction, records: Database, row: SessionRow, first: int, last: int, max_bytes: int
+    transaction: Transaction,
+    records: Database,
+    row: SessionRow,
+    first: int,
+    last: int,
+    max_bytes: int,
+    *,
+    chunks: bool = True,
 ) -> list[Record]:
     """Give the records that hold the events from `first` (not past the tail) on, until `max_bytes`, `last` or the end of
     the section in which `first` lies is reached.
 
     The first record may begin before `first`, the last may go on behind `last`. Each follows the one before it. A record
-    that goes on behind the section is cut there.
+    that goes on behind the section is cut there. Without `chunks` those that hold nothing else are bare.
     """
     section = row.section(first)
     found: list[Record] = []
@@ -89,7 +96,7 @@ def read_records(
             owner, start = parse_record_key(cursor.key())
             if owner != section.owner or start > seq or (found and start != seq):
                 break
-            record = decode_record(start, cursor.value())
+            record = _record(start, cursor.value(), chunks=chunks)
             if record.last < seq:
                 break
             found.append(record)
@@ -102,6 +109,14 @@ def read_records(
         final = found[-1]
         found[-1] = final.cut(section.last, bytes.fromhex(section.digest))
     return found
+
+
+def _record(first: int, value: bytes, *, chunks: bool) -> Record:
+    if not chunks:
+        head = record_head(first, value)
+        if head.chunks:
+            return bare_record(head)
+    return decode_record(first, value)
 
 
 def digest_at(transaction: Transaction, records: Database, row: SessionRow, seq: int) -> bytes:
@@ -118,12 +133,14 @@ def digest_at(transaction: Transaction, records: Database, row: SessionRow, seq:
     return chain(record.lines[: seq + 1 - record.first], before)
 
 
-def committed_lines(environment: Environment, row: SessionRow, first: int, last: int, max_bytes: int) -> list[bytes]:
+def committed_lines(
+    environment: Environment, row: SessionRow, first: int, last: int, max_bytes: int, *, chunks: bool = True
+) -> list[bytes]:
     """Give lines from `first` to at most `last`, in one transaction: at least one, then as many as fit `max_bytes`, none
-    from behind the section in which `first` lies."""
+    from behind the section in which `first` lies. Without `chunks` some may be bare; see `interface.Handle.lines`."""
     with environment.reading() as transaction:
         check_stored(transaction, environment.databases, row)
-        found = read_records(transaction, environment.databases.records, row, first, last, max(max_bytes, 1))
+        found = read_records(transaction, environment.databases.records, row, first, last, max(max_bytes, 1), chunks=chunks)
     lines: list[bytes] = []
     size = 0
     for record in found:

@@ -2,14 +2,16 @@
 
     offset  size  field
          0     1  version, 0
-         1     1  flags: 1 = the body is raw deflate with the preset dictionary; no other bit is defined
+         1     1  flags: 1 = the body is raw deflate with the preset dictionary; 2 = each line is a chunk of a reply; no
+                  other bit is defined
          2     2  count of events, at least 1
          4     4  length of the body before deflating, in bytes
          8    32  the chain's digest of the run's last event
         40     …  body: the events' exact lines joined by a line break
 
 Integers are big-endian. Where a run begins stands in its key. Nothing here decodes an event: lines go in and the same
-lines come out, or SessionCorruptionError says where the log stops being right.
+lines come out, or SessionCorruptionError says where the log stops being right. Of a run of chunks alone a reader that needs
+none of them learns as much from the head.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Final
 from msgspec import Struct
 
 from refold_protocol.errors import SessionCorruptionError, SessionFormatUnsupportedError
+from refold_protocol.session.codec import CHUNK
 from refold_protocol.session.events import FORMAT_VERSION
 from refold_storage.dictionary import PRESET_DICTIONARY
 
@@ -69,10 +72,12 @@ class Damage(Struct, frozen=True, gc=False):
 
 
 class RecordHead(Struct, frozen=True, gc=False):
-    """What a record says of itself without its body: `length` is the body's size in bytes before deflating."""
+    """What a record says of itself without its body: `length` is the body's size in bytes before deflating, `chunks`
+    whether each line is a chunk."""
 
     first: int
     deflated: bool
+    chunks: bool
     count: int
     length: int
     digest: bytes
@@ -86,11 +91,12 @@ class RecordHead(Struct, frozen=True, gc=False):
 def record_body(lines: Sequence[bytes]) -> tuple[bytes, int, int]:
     """Give the stored body of `lines`, its flags, and its length before deflating; deflated only when that is shorter."""
     body = b"\n".join(lines)
+    flags = _CHUNKS if _are_chunks(lines) else 0
     deflater = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL, zlib.Z_DEFAULT_STRATEGY, _PRESET)
     deflated = deflater.compress(body) + deflater.flush()
     if len(deflated) < len(body):
-        return deflated, _DEFLATED, len(body)
-    return body, 0, len(body)
+        return deflated, flags | _DEFLATED, len(body)
+    return body, flags, len(body)
 
 
 def encode_record(lines: Sequence[bytes], digest: bytes, body: tuple[bytes, int, int] | None = None) -> bytes:
@@ -108,14 +114,14 @@ def record_head(first: int, value: bytes) -> RecordHead:
     if len(value) < HEAD_BYTES:
         raise SessionCorruptionError(f"the record at seq {first} has {len(value)} bytes and no whole head", seq=first)
     version, flags, count, length, digest = _HEAD.unpack_from(value)
-    if version != FORMAT_VERSION or flags & ~_DEFLATED:
+    if version != FORMAT_VERSION or flags & ~(_DEFLATED | _CHUNKS):
         raise SessionFormatUnsupportedError(
             f"the record at seq {first} has version {version} and flags {flags}; this release reads version {FORMAT_VERSION}",
             seq=first,
         )
     if count == 0:
         raise SessionCorruptionError(f"the record at seq {first} holds no event", seq=first)
-    return RecordHead(first, bool(flags & _DEFLATED), count, length, digest)
+    return RecordHead(first, bool(flags & _DEFLATED), bool(flags & _CHUNKS), count, length, digest)
 
 
 def decode_record(first: int, value: bytes) -> Record:
@@ -133,7 +139,18 @@ def decode_record(first: int, value: bytes) -> Record:
             f"the record at seq {first} holds {len(lines)} events where its head says {head.count}",
             seq=first + min(len(lines), head.count),
         )
+    if head.chunks and not _are_chunks(lines):
+        raise SessionCorruptionError(f"the record at seq {first} says that it holds chunks alone, and does not", seq=first)
     return Record(first, lines, head.digest, head.length - head.count + 1)
+
+
+def bare_record(head: RecordHead) -> Record:
+    """Give a record of chunks by its head: of each line it is said that it is a chunk (CHUNK), and not which one."""
+    return Record(head.first, (CHUNK,) * head.count, head.digest, len(CHUNK) * head.count)
+
+
+def _are_chunks(lines: Sequence[bytes]) -> bool:
+    return all(line.startswith(CHUNK) for line in lines)
 
 
 def _inflate(head: RecordHead, stored: bytes) -> bytes:
@@ -150,4 +167,5 @@ def _inflate(head: RecordHead, stored: bytes) -> bytes:
 
 _HEAD: Final = Layout(f">BBHI{HEAD_BYTES - 8}s")
 _DEFLATED: Final = 1
+_CHUNKS: Final = 2
 _PRESET: Final = PRESET_DICTIONARY

@@ -26,9 +26,9 @@ class Paper:
         self._lines = lines
         self.tail = -1
 
-    def lines(self, first: int, last: int | None = None, *, max_bytes: int | None = None) -> list[bytes]:
+    def lines(self, first: int, last: int | None = None, *, max_bytes: int | None = None, chunks: bool = True) -> list[bytes]:
         """Give lines, by the thousand: `max_bytes` is not counted out."""
-        del max_bytes
+        del max_bytes, chunks
         return self._lines[first : min(self.tail if last is None else last, first + 999) + 1]
 
 

@@ -1,8 +1,8 @@
 """Opening a long session for writing until it is ready to prompt, and its first views, against its length.
 
-`python -m tests.bench.opening [TURNS…] [--rounds N]` makes sessions of short turns (a prompt, one tool call, a streamed
-answer), opens each in fresh daemons, and prints medians: wall and CPU milliseconds of `session/open`, from the first prompt
-to the provider, of views (the first and the last page of the transcript), and the daemon's memory (MB) afterwards.
+`python -m tests.bench.opening [TURNS…] [--rounds N] [--words N]` makes sessions of short turns (a prompt, one tool call, an
+answer of N chunks), opens each in fresh daemons, and prints medians: wall and CPU milliseconds of `session/open`, from the first
+prompt to the provider, of views (the first and the last page of the transcript), and the daemon's memory (MB) afterwards.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,8 @@ def begin_step(log: Log) -> None:
     log.add(RequestSent("step", 1, EncoderId("no-such-dialect", 1), 0, "0" * 64, "0" * 64, *log.here()))
 
 
-def add_turn(log: Log, number: int) -> None:
-    """Write one turn: 15 events, and 26 chunks."""
+def add_turn(log: Log, number: int, words: tuple[str, ...]) -> None:
+    """Write one turn: 15 events, 9 chunks, and one for each word of the answer."""
     log.turn(f"What does file {number} say of folding?", log.accept(f"input-{number}"))
     begin_step(log)
     log.stream(BlockStart(0, "tool-call", f"call_{number}", "read_file"))
@@ -64,18 +65,19 @@ def add_turn(log: Log, number: int) -> None:
     log.result(f"call_{number}", f"1\tFile {number} says that a log is folded.")
     log.end_step()
     begin_step(log)
-    log.stream(BlockStart(0, "text"), *(TextDelta(0, word + " ") for word in ANSWER), BlockEnd(0), FinishChunk("stop"))
-    log.reply(" ".join(ANSWER))
+    log.stream(BlockStart(0, "text"), *(TextDelta(0, word + " ") for word in words), BlockEnd(0), FinishChunk("stop"))
+    log.reply(" ".join(words))
     log.end_step()
     log.end_turn()
 
 
-async def make(folder: str, turns: int) -> str:
-    """Put a session of that many turns into the store; give its id."""
+async def make(folder: str, turns: int, words: int = len(ANSWER)) -> str:
+    """Put a session of that many turns into the store, with answers of so many words; give its id."""
+    answer = tuple(islice(cycle(ANSWER), words))
     log = Log()
     log.instance()
     for number in range(1, turns + 1):
-        add_turn(log, number)
+        add_turn(log, number, answer)
     store = await open_store(folder, new_uuid=uuid7, clock=epoch_ms)
     made = await store.create(NewSession(SessionId(uuid7()), tempfile.gettempdir(), epoch_ms()))
     empty: SessionRecord = made.record
@@ -175,13 +177,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("turns", type=int, nargs="*", default=[100, 1_000, 10_000])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--words", type=int, default=len(ANSWER), help="words of an answer, each a chunk")
     options = parser.parse_args()
     columns: list[dict[str, float]] = []
     provider = Provider()
     with tempfile.TemporaryDirectory() as folder:
         for turns in options.turns:
             store = str(Path(folder, f"store-{turns}"))
-            session = asyncio.run(make(store, turns))
+            session = asyncio.run(make(store, turns, options.words))
             rows: list[dict[str, float]] = []
             for number in range(options.rounds + 1):
                 copy = f"{store}-{number}"  # a prompt writes: each round has a store of its own

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from refold_protocol.errors import InvalidEventError
 from refold_protocol.session.chain import chain
+from refold_protocol.session.codec import CHUNK
 from refold_protocol.session.events import Draft, Event
 from refold_storage.chain_walk import walk_chain
 from refold_storage.interface import Handle, Store
@@ -90,6 +91,8 @@ def _compare(handle: Handle, model: list[Event], one: int, two: int) -> None:
     last = min(first + two, len(model) - 1)
     assert list(handle.read(first, last)) == model[first : last + 1]
     assert handle.lines(first, last) == [event.line for event in model[first : last + 1]]
+    for event, line in zip(model[first : last + 1], handle.lines(first, last, chunks=False), strict=True):
+        assert line == event.line or (line == CHUNK and event.type == "assistant/chunk")
     assert handle.tail == len(model) - 1
 
 

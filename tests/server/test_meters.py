@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold_protocol.errors import SessionCorruptionError
+from refold_protocol.session.codec import CHUNK
 from refold_protocol.session.density import Density
 from refold_protocol.session.events import Draft, StepEnd
 from refold_protocol.session.messages import Message, Usage, text_content
@@ -48,12 +49,13 @@ class LogOnPaper:
         """Seq of the last event that is shown."""
         return self.shown - 1
 
-    def lines(self, first: int, last: int | None = None, *, max_bytes: int | None = None) -> list[bytes]:
+    def lines(self, first: int, last: int | None = None, *, max_bytes: int | None = None, chunks: bool = True) -> list[bytes]:
         """Give one line or two: as few as a reader must be able to go on from."""
         assert max_bytes
         end = min(self.shown, first + 2) if last is None else min(last + 1, first + 2)
         self.read.extend(range(first, end))
-        return self._lines[first:end]
+        lines = self._lines[first:end]
+        return lines if chunks else [CHUNK if line.startswith(CHUNK) else line for line in lines]
 
     def spoil(self, place: int, line: bytes) -> None:
         """Put another line there."""

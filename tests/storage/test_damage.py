@@ -16,11 +16,12 @@ from refold_protocol.errors import (
     SessionNotFoundError,
 )
 from refold_protocol.session.chain import CHAIN_START
+from refold_protocol.session.codec import CHUNK
 from refold_storage import catalog
 from refold_storage.chain_walk import walk_chain, walk_run
 from refold_storage.keys import record_key, session_key
 from refold_storage.lmdb_store import open_store
-from refold_storage.records import decode_record, encode_record, run_of
+from refold_storage.records import Damage, decode_record, encode_record, run_of
 from refold_storage.store import LmdbStore
 from tests.support.stores import NEW, OTHER, SESSION, chunks, filled, lines_of, new, new_uuid, prompt
 
@@ -93,6 +94,20 @@ async def test_a_damaged_body_is_noticed_with_its_record(store: LmdbStore) -> No
         with pytest.raises(SessionCorruptionError) as caught:
             read()
         assert first <= caught.value.details["seq"] < stored(store)[2][0]
+
+
+async def test_who_asks_for_no_chunks_passes_by_damage_in_them_and_nobody_else_does(store: LmdbStore) -> None:
+    first, value = stored(store)[1]
+    put_record(store, first, value[:60] + bytes(byte ^ 0xFF for byte in value[60:80]) + value[80:])
+    reader = await store.open(SESSION, "read")
+    lines = reader.lines(0, chunks=False)
+    assert len(lines) == COUNT
+    assert set(lines) == {CHUNK}
+    assert any(isinstance(piece, Damage) and piece.first == first for piece in reader.inspect())
+    put_record(store, first, value[:30])
+    with pytest.raises(SessionCorruptionError) as caught:
+        reader.lines(0, chunks=False)
+    assert caught.value.details["seq"] == first
 
 
 async def test_what_lies_before_the_damage_can_still_be_read(store: LmdbStore) -> None:

@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refold_protocol.errors import SessionCorruptionError, SessionFormatUnsupportedError
-from refold_protocol.session.codec import seal
+from refold_protocol.session.codec import CHUNK, seal
 from refold_storage.dictionary import PRESET_DICTIONARY
-from refold_storage.records import HEAD_BYTES, decode_record, encode_record, record_head, run_of
+from refold_storage.records import HEAD_BYTES, bare_record, decode_record, encode_record, record_head, run_of
 from tests.support.stores import chunks
 
 DIGEST = bytes(range(32))
@@ -35,7 +35,7 @@ def test_the_head_has_the_fields_of_the_format_at_their_places() -> None:
 
 
 def test_the_body_is_raw_deflate_with_the_preset_dictionary() -> None:
-    lines = chunk_lines(50)
+    lines = [*chunk_lines(50), b"{}"]
     value = encode_record(lines, DIGEST)
     assert value[1] == 1
     inflater = zlib.decompressobj(-15, PRESET_DICTIONARY)
@@ -73,6 +73,9 @@ def test_no_flipped_bit_of_a_head_goes_unnoticed(count: int, at: int, bit: int) 
     value = bytearray(encode_record(chunk_lines(count), DIGEST))
     at %= 8
     value[at] ^= 1 << bit
+    if (at, bit) == (1, 1):  # a run of chunks without the mark is read like any other: it only takes longer
+        assert decode_record(0, bytes(value)) == run_of(0, tuple(chunk_lines(count)), DIGEST)
+        return
     with pytest.raises((SessionCorruptionError, SessionFormatUnsupportedError)):
         decode_record(0, bytes(value))
 
@@ -90,7 +93,27 @@ def test_bytes_behind_a_deflated_body_are_refused() -> None:
         decode_record(0, encode_record(chunk_lines(50), DIGEST) + b"x")
 
 
-@pytest.mark.parametrize(("offset", "value"), [(0, 1), (1, 2), (1, 3), (1, 128)])
+@pytest.mark.parametrize("count", [1, 50])
+def test_a_run_of_chunks_alone_is_marked_and_its_head_stands_for_it(count: int) -> None:
+    lines = chunk_lines(count, 5)
+    value = encode_record(lines, DIGEST)
+    head = record_head(5, value)
+    assert head.chunks
+    assert bare_record(head) == run_of(5, (CHUNK,) * count, DIGEST)
+    assert decode_record(5, value) == run_of(5, tuple(lines), DIGEST)
+    for mixed in ([*lines, b"{}"], [b"{}", *lines]):
+        assert not record_head(5, encode_record(mixed, DIGEST)).chunks
+
+
+def test_a_record_that_is_marked_as_chunks_alone_and_is_not_is_refused() -> None:
+    value = bytearray(encode_record([*chunk_lines(50), b"{}"], DIGEST))
+    value[1] |= 2
+    with pytest.raises(SessionCorruptionError, match="chunks alone") as caught:
+        decode_record(3, bytes(value))
+    assert caught.value.details["seq"] == 3
+
+
+@pytest.mark.parametrize(("offset", "value"), [(0, 1), (1, 4), (1, 5), (1, 128)])
 def test_another_version_or_an_unknown_flag_is_refused_and_not_guessed(offset: int, value: int) -> None:
     record = bytearray(encode_record([b"{}"], DIGEST))
     record[offset] = value

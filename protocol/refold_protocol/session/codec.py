@@ -37,7 +37,8 @@ from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import Message
 
 CHUNK: Final = b'{"type":"assistant/chunk",'
-"""How the line of a chunk begins, as `seal` writes it. A line of other origin may begin in another way."""
+"""How the line of a chunk begins, as `seal` writes it. A line of other origin may begin in another way. Where a reader asked
+for no chunks it stands for a whole line, of which nothing else is known."""
 
 
 class _Written(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):

@@ -6,9 +6,6 @@ estimate lacks what the provider put out. Reads nothing itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
-
 from msgspec.structs import replace
 
 from refold_protocol.errors import InvalidEventError, SessionCorruptionError
@@ -19,14 +16,12 @@ from refold_protocol.session.header import header_step
 from refold_protocol.session.meter import MeterState, NodePrice, anchored, bare, meter_step, output_of, price_of
 from refold_protocol.session.meter_profile import MeterProfile
 from refold_protocol.session.projection import derive_message
+from refold_protocol.session.skim import Lines
 from refold_protocol.session.skimmed_turns import SkimmedTurns, work_over
 from refold_protocol.session.surface import Surface
 from refold_protocol.session.turn_skim import Skimmed
 from refold_protocol.session.work import Work, stream_step
 from refold_protocol.session.work_state import Stream
-
-Lines: TypeAlias = Callable[[int, int], Sequence[bytes]]
-"""Gives the lines from a first to a last seq."""
 
 
 class MeterSkim:

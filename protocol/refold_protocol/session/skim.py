@@ -7,10 +7,14 @@ where no step waits for its reply is given all the same, so that the grammar ref
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 from refold_protocol.session.codec import CHUNK, decode_at
 from refold_protocol.session.events import AssistantMessage, Event, StepEnd, StepStart
+
+Lines: TypeAlias = Callable[[int, int], Sequence[bytes]]
+"""Gives the lines from a first to a last seq, whole."""
 
 
 class Skim:
@@ -58,9 +62,12 @@ class Skim:
         """Let so many lines be taken by somebody else, where nothing is held back."""
         self._next += count
 
-    def rest(self) -> Iterator[Event]:
-        """Iterate over what was held back, once the lines are at their end: that of a reply without a message."""
-        for seq, line in enumerate(self._held, self._next - len(self._held)):
+    def rest(self, read: Lines) -> Iterator[Event]:
+        """Iterate over what was held back, once the lines are at their end: that of a reply without a message. Bare lines of it
+        are read."""
+        first = self._next - len(self._held)
+        held = list(read(first, self._next - 1)) if CHUNK in self._held else self._held
+        for seq, line in enumerate(held, first):
             yield decode_at(line, seq)
 
 

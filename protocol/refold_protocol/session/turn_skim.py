@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from refold_protocol.session.codec import decode_all, decode_at
 from refold_protocol.session.events import Event, ForeignData, TurnEnd, TurnStart
-from refold_protocol.session.skim import Skim
+from refold_protocol.session.skim import Lines, Skim
 from refold_protocol.session.skimmed_turns import SkimmedTurns
 
 Skimmed: TypeAlias = Event | SkimmedTurns
@@ -54,11 +54,11 @@ class TurnSkim:
         self._letters = letters[end:]
         self._first += end
 
-    def rest(self) -> Iterator[Event]:
+    def rest(self, read: Lines) -> Iterator[Event]:
         """Iterate over what was held back, once the lines are at their end: that of a turn without one, of a reply without a
-        message."""
+        message, whose bare lines are read."""
         yield from self._one_by_one(0, len(self._lines))
-        yield from self._skim.rest()
+        yield from self._skim.rest(read)
 
     def _turns(self, letters: bytes, start: int, end: int) -> Iterator[Skimmed]:
         """Give what looks like whole turns: together, else each of them, else event by event."""

@@ -20,7 +20,7 @@ async def request_history(handle: Handle, progress: Callable[[int, int], None] |
     history = RequestHistory()
     tail = handle.tail
     done = 0
-    async for lines in slices(handle, 0, tail):
+    async for lines in slices(handle, 0, tail, chunks=False):
         for line in lines:
             if line_type(line) != "assistant/chunk":  # chunks never shape a request; skipping them is most of the speed
                 event = decode_event(line)

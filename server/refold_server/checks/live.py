@@ -106,7 +106,7 @@ class LiveCheck:
     async def _catch_up(self) -> None:
         """Read what was added to the log; what never shapes a request is not decoded, which is most of the speed."""
         read, sent = self._read, None
-        async for lines in slices(self._handle, read.next, self._handle.tail):
+        async for lines in slices(self._handle, read.next, self._handle.tail, chunks=False):
             for line in lines:
                 if line.startswith(CHUNK) or (name := line_type(line)) in SHAPELESS:
                     continue

@@ -102,7 +102,7 @@ async def _up_to(handle: Handle, is_it: Callable[[RequestSent, int], bool]) -> t
     events: list[Event] = []
     sent: RequestSent | None = None
     began = -1
-    async for lines in slices(handle, 0, handle.tail):
+    async for lines in slices(handle, 0, handle.tail, chunks=False):
         for line in lines:
             if line_type(line) == "assistant/chunk":  # chunks never shape a request; skipping them is most of the speed
                 continue
@@ -128,10 +128,11 @@ def _rebuilt(request: Request, sent: RequestSent) -> Rebuilt:
     return Rebuilt(body, digest, canonical, sent, verdict)
 
 
-async def slices(handle: Handle, first: int, last: int) -> AsyncIterator[list[bytes]]:
-    """Iterate over the lines `first`…`last` in slices; the event loop gets a turn between two."""
+async def slices(handle: Handle, first: int, last: int, *, chunks: bool = True) -> AsyncIterator[list[bytes]]:
+    """Iterate over the lines `first`…`last` in slices; the event loop gets a turn between two. Without `chunks` lines of
+    those may be bare; see `Handle.lines`."""
     while first <= last:
-        lines = handle.lines(first, last, max_bytes=SLICE_BYTES)
+        lines = handle.lines(first, last, max_bytes=SLICE_BYTES, chunks=chunks)
         first += len(lines)
         yield lines
         await anyio.lowlevel.checkpoint()

@@ -16,9 +16,9 @@ SLICE_BYTES = 512 * 1024
 
 
 def slices_of(handle: Handle, last: int, first: int = 0) -> Iterator[list[bytes]]:
-    """Iterate over the lines `first` to `last`."""
+    """Iterate over the lines `first` to `last`, those of chunks bare where that is less to read."""
     while first <= last:
-        lines = handle.lines(first, last, max_bytes=SLICE_BYTES)
+        lines = handle.lines(first, last, max_bytes=SLICE_BYTES, chunks=False)
         first += len(lines)
         yield lines
 
@@ -28,7 +28,7 @@ def skimmed(handle: Handle, last: int) -> Iterator[Event]:
     skim = Skim()
     for lines in slices_of(handle, last):
         yield from skim.events(lines)
-    yield from skim.rest()
+    yield from skim.rest(handle.lines)
 
 
 def turns_skimmed(handle: Handle, last: int) -> Iterator[Skimmed]:
@@ -36,7 +36,7 @@ def turns_skimmed(handle: Handle, last: int) -> Iterator[Skimmed]:
     skim = TurnSkim()
     for lines in slices_of(handle, last):
         yield from skim.items(lines)
-    yield from skim.rest()
+    yield from skim.rest(handle.lines)
 
 
 async def turns_skimmed_in_slices(handle: Handle, last: int) -> AsyncIterator[list[Skimmed]]:
@@ -45,4 +45,4 @@ async def turns_skimmed_in_slices(handle: Handle, last: int) -> AsyncIterator[li
     for lines in slices_of(handle, last):
         yield list(skim.items(lines))
         await anyio.lowlevel.checkpoint()
-    yield list(skim.rest())
+    yield list(skim.rest(handle.lines))

@@ -81,7 +81,7 @@ async def _rows(
 async def _routes(handle: Handle, tail: int) -> list[str]:
     """Give the models that requests of a log went to, in the order in which they came."""
     names: dict[str, None] = {}
-    async for lines in slices(handle, 0, tail):
+    async for lines in slices(handle, 0, tail, chunks=False):
         names.update(dict.fromkeys(_named(lines)))
     return list(names)
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold_protocol.errors import SessionCorruptionError
+from refold_protocol.session.codec import CHUNK
 from refold_protocol.session.density import Density
 from refold_protocol.session.messages import Usage
 from refold_protocol.session.meter import MeterState, fold_meter, measure, measure_surface
@@ -23,9 +24,9 @@ PROFILE = MeterProfile("engine/chain", 8_192, Density(2.0))
 def skimmed(lines: list[bytes], *cuts: int) -> MeterState:
     reading, skim = TurnSkim(), MeterSkim(PROFILE)
     for start, end in zip((0, *cuts), (*cuts, len(lines)), strict=True):
-        for item in reading.items(lines[start:end]):
+        for item in reading.items([CHUNK if line.startswith(CHUNK) else line for line in lines[start:end]]):
             skim.take(item)
-    for item in reading.rest():
+    for item in reading.rest(lambda first, last: lines[first : last + 1]):
         skim.take(item)
     return skim.done(lambda first, last: lines[first : last + 1])
 

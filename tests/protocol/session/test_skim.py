@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,9 +19,10 @@ from tests.support.log_strategies import logs
 from tests.support.logs import Log, spoken
 
 
-def skimmed(lines: list[bytes], cut: int = 0) -> list[Event]:
+def skimmed(lines: list[bytes], cut: int = 0, bare: Container[int] = ()) -> list[Event]:
     skim = Skim()
-    return [*skim.events(lines[:cut]), *skim.events(lines[cut:]), *skim.rest()]
+    read = [CHUNK if seq in bare and line.startswith(CHUNK) else line for seq, line in enumerate(lines)]
+    return [*skim.events(read[:cut]), *skim.events(read[cut:]), *skim.rest(lambda first, last: lines[first : last + 1])]
 
 
 def streaming() -> Log:
@@ -33,13 +36,20 @@ def streaming() -> Log:
     return log
 
 
-@given(logs(), st.integers(0, 10_000), st.integers(0, 10_000))
+@given(logs(), st.integers(0, 10_000), st.integers(0, 10_000), st.sets(st.integers(0, 60)))
 def test_the_folds_of_what_is_skimmed_are_the_folds_of_all_wherever_the_log_ends_and_slices_end(
-    log: Log, end: int, cut: int
+    log: Log, end: int, cut: int, bare: set[int]
 ) -> None:
     events = log.events[: end % (len(log.events) + 1)]
     lines = [event.line for event in events]
-    assert fold_all(skimmed(lines, cut % (len(lines) + 1))) == fold_all(events)
+    assert fold_all(skimmed(lines, cut % (len(lines) + 1), bare)) == fold_all(events)
+
+
+def test_a_bare_line_where_no_chunk_may_stand_is_refused() -> None:
+    log = Log()
+    log.whole_turn()
+    with pytest.raises(SessionCorruptionError, match=f"event {len(log.events)}: not an event"):
+        list(Skim().events([*log.lines, CHUNK]))
 
 
 def test_chunks_of_a_finished_reply_are_passed_by_and_those_of_an_open_one_are_not() -> None:

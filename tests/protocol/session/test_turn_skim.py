@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from refold_protocol.errors import InvalidEventError, SessionCorruptionError
 from refold_protocol.ids import ApprovalId, CallId, InputId
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.codec import seal
+from refold_protocol.session.codec import CHUNK, seal
 from refold_protocol.session.events import (
     ApprovalAsked,
     ApprovalDecided,
@@ -40,11 +40,13 @@ from tests.support.log_strategies import logs
 from tests.support.logs import CLIENT, HEADER, LOOP, Log, call, spoken
 
 
-def skimmed(lines: list[bytes], *cuts: int) -> list[Skimmed]:
+def skimmed(lines: list[bytes], *cuts: int, bare: Container[int] = ()) -> list[Skimmed]:
+    """Skim lines in slices; those of chunks in these places are bare."""
     skim, items = TurnSkim(), list[Skimmed]()
+    read = [CHUNK if seq in bare and line.startswith(CHUNK) else line for seq, line in enumerate(lines)]
     for start, end in zip((0, *cuts), (*cuts, len(lines)), strict=True):
-        items += skim.items(lines[start:end])
-    return [*items, *skim.rest()]
+        items += skim.items(read[start:end])
+    return [*items, *skim.rest(lambda first, last: lines[first : last + 1])]
 
 
 def folded(items: list[Skimmed], state: Folds = NOTHING_KNOWN) -> Folds:
@@ -59,14 +61,14 @@ def whole(items: list[Skimmed]) -> list[int]:
     return [start.data.turn for starts in behind for start in starts if isinstance(start.data, TurnStart)]
 
 
-@given(logs(), st.integers(0, 10_000), st.lists(st.integers(0, 10_000), max_size=3))
+@given(logs(), st.integers(0, 10_000), st.lists(st.integers(0, 10_000), max_size=3), st.sets(st.integers(0, 60)))
 def test_the_folds_of_what_is_skimmed_are_the_folds_of_all_wherever_the_log_ends_and_slices_end(
-    log: Log, end: int, cuts: list[int]
+    log: Log, end: int, cuts: list[int], bare: set[int]
 ) -> None:
     events = log.events[: end % (len(log.events) + 1)]
     lines = [event.line for event in events]
     places = sorted(cut % (len(lines) + 1) for cut in cuts)
-    assert folded(skimmed(lines, *places)) == fold_all(events)
+    assert folded(skimmed(lines, *places, bare=bare)) == fold_all(events)
 
 
 @given(st.integers(0, 10_000), st.integers(0, 10_000))
