@@ -205,6 +205,22 @@ async def test_the_command_compacts_a_session_and_tells_what_became_of_it(place:
         assert "compaction.failed" in again.stderr
 
 
+async def test_the_command_tells_a_program_what_became_of_a_session_as_one_object(place: Place) -> None:
+    stories = (answer(reply(STORY)), answer(reply(STORY)))
+    async with FakeProvider(*stories, answer(reply("Two stories.")), answer(reply(" ")), answer(reply(" "))) as provider:
+        place.provider(provider.base_url, WINDOW)
+        async with place.daemon() as client:
+            session = await told(client, place)
+        done = await asyncio.to_thread(place.refold, "compact", session, "--json")
+        value, recorded = json.loads(done.stdout), await place.recorded(session)
+        assert (done.returncode, done.stderr, set(value)) == (0, "", {"session", "seq", "tokens", "shadowedTokens"})
+        assert (value["session"], recorded[value["seq"]]["type"]) == (session, "user/message")
+        assert 0 < value["tokens"] < value["shadowedTokens"]
+        again = await asyncio.to_thread(place.refold, "compact", session, "--json")
+        assert (again.returncode, again.stdout) == (4, "")
+        assert "compaction.failed" in again.stderr
+
+
 async def test_a_summary_call_gets_the_tools_and_a_call_of_one_is_no_summary(place: Place) -> None:
     called = answer(calls(call(0, "c0", "read_file", '{"path":"animals.txt"}')), chunk({}, "tool_calls"))
     async with FakeProvider(answer(reply(STORY)), answer(reply(STORY)), called, called) as provider:

@@ -10,6 +10,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+import msgspec
+from msgspec import Struct
+
 from refold_protocol.errors import RefoldError
 from refold_protocol.ids import SessionId
 from refold_server.cli.exits import COMPLETED, INTERRUPTED, USAGE, exit_of_error
@@ -24,6 +27,12 @@ TITLE_CHARACTERS: Final = 60
 """How much of a title is shown of a session that is to go."""
 
 
+class Told(Struct, frozen=True):
+    """What --json prints: the sessions that are gone, in the order in which they were named."""
+
+    deleted: tuple[SessionId, ...]
+
+
 def command(options: argparse.Namespace) -> int:
     """Delete sessions."""
     return run_reading(partial(_command, options))
@@ -36,7 +45,7 @@ async def _command(options: argparse.Namespace) -> int:
         titles = [_called(around.store, name) for name in names]  # all of them are there, or nothing happens
         if not options.yes and (refusal := _refused(aside, titles)) is not None:
             return refusal
-        code = COMPLETED
+        code, gone = COMPLETED, list[SessionId]()
         for name in names:
             try:
                 await around.store.delete(name)
@@ -44,7 +53,11 @@ async def _command(options: argparse.Namespace) -> int:
                 code = code or exit_of_error(error)
                 tell_failure(error)
             else:
-                out.line(f"deleted {name}")
+                gone.append(name)
+                if not options.json:
+                    out.line(f"deleted {name}")
+    if options.json:
+        out.put_bytes(msgspec.json.encode(Told(tuple(gone))) + b"\n")
     out.flush()
     return code
 

@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import msgspec
+from msgspec import Struct
+
 from refold_protocol.errors import ConfigError
 from refold_protocol.ids import SessionId
 from refold_server.cli.exits import COMPLETED, INTERNAL
@@ -24,8 +27,18 @@ from refold_storage.exporting import export_lines, plan_export
 from refold_storage.interface import Progress, no_progress
 
 
+class Told(Struct, frozen=True):
+    """What --json prints: the session, how many events the file has, and what is damaged behind them (None: nothing)."""
+
+    session: SessionId
+    events: int
+    damage: str | None
+
+
 def command(options: argparse.Namespace) -> int:
     """Export a session."""
+    if options.json and options.output in (None, "-"):
+        raise ConfigError("--json", "needs --output: without it the export itself goes to standard output")
     return run_reading(partial(_command, options))
 
 
@@ -40,9 +53,12 @@ async def _command(options: argparse.Namespace) -> int:
         with _sink(options.output, out) as write, _shown(aside, out, options, export.record.tail + 1) as told:
             for lines in export_lines(handle, export, told):
                 write(lines)
+    tail = export.record.tail
+    if options.json:
+        out.put_bytes(msgspec.json.encode(Told(export.record.id, tail + 1, export.damage)) + b"\n")
+        out.flush()
     if export.damage is None:
         return COMPLETED
-    tail = export.record.tail
     aside.line(
         f"{aside.look.red('refold: session.corrupt')}: only the events 0 to {tail} were exported; behind them the log is "
         f"damaged: {printable(export.damage)}"

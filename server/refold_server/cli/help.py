@@ -161,7 +161,8 @@ EXITS: Final[dict[str, dict[int, str]]] = {
     "doctor": _READING | {COMPLETED: "nothing is wrong", INTERNAL: "something is wrong; or an internal error"},
     "fork": _READING,
     "archive": _READING,
-    "delete": _READING,
+    "delete": _READING
+    | {INTERRUPTED: f"whoever was asked did not say yes, and nothing was deleted; or {MEANINGS[INTERRUPTED]}"},
     "export": _READING | {INTERNAL: "the session is damaged, and was exported up to there; or internal error, or output lost"},
     "import": _READING | {INTERNAL: "the file is damaged or no export, and nothing was imported; or an internal error"},
     "store": _READING | {INTERNAL: "a session could not be counted; or an internal error"},

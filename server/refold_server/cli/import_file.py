@@ -11,7 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
+import msgspec
+from msgspec import Struct
+
 from refold_protocol.errors import ConfigError, DigestMismatchError, SessionAlreadyExistsError, SessionCorruptionError
+from refold_protocol.ids import SessionId
 from refold_server.cli.exits import COMPLETED, INTERNAL
 from refold_server.cli.failures import tell_failure
 from refold_server.cli.interrupts import Interrupts, run_reading
@@ -29,6 +33,17 @@ SHOWN_CHARACTERS: Final = 200
 
 BLOCK_BYTES: Final = 256 * 1024
 """What is read of the file at a time."""
+
+
+class Told(Struct, frozen=True):
+    """What --json prints: the session, its folder, how many events it has, and what runs in it without a question, as the file
+    says: its own permission mode (None: it has none) and the tools that were allowed for it."""
+
+    session: SessionId
+    cwd: str
+    events: int
+    permissions: str | None
+    grants: tuple[str, ...]
 
 
 def command(options: argparse.Namespace) -> int:
@@ -51,9 +66,15 @@ async def _command(options: argparse.Namespace) -> int:
             async with opened(config, create=True, plugins=False) as around:
                 with progress(aside, incoming.record.tail + 1) as told:
                     record = await incoming.land(around.store, renamed=renamed, progress=told or no_progress)
-                out.line(record.id)
-                out.flush()
-                _tell_unasked(aside, record.cwd, await unasked(around.store, record.id))
+                if not options.json:
+                    out.line(record.id)
+                    out.flush()
+                found = await unasked(around.store, record.id)
+                if options.json:
+                    told_all = Told(record.id, record.cwd, record.tail + 1, found.mode, found.tools)
+                    out.put_bytes(msgspec.json.encode(told_all) + b"\n")
+                    out.flush()
+                _tell_unasked(aside, record.cwd, found)
         except SessionAlreadyExistsError as error:
             raise SessionAlreadyExistsError(f"{error.message}; --new-id imports it under another one") from None
         except (SessionCorruptionError, DigestMismatchError) as error:  # the file is what is wrong, and nothing was done
@@ -64,8 +85,9 @@ async def _command(options: argparse.Namespace) -> int:
 
 def _tell_unasked(aside: Screen, folder: str, found: Unasked) -> None:
     """Say what runs without a question: whoever wrote the file allowed it, and not necessarily who reads it."""
-    if found.everything or found.tools:
-        what = "every tool" if found.everything else one_line(", ".join(found.tools), SHOWN_CHARACTERS)
+    everything = found.mode == "allow"
+    if everything or found.tools:
+        what = "every tool" if everything else one_line(", ".join(found.tools), SHOWN_CHARACTERS)
         aside.line(
             f"refold: note: as the file says, {what} may run in this session without a question, in "
             f"{one_line(folder, SHOWN_CHARACTERS)}; `refold run --session ID --permissions deny` takes that back"

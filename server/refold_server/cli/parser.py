@@ -177,6 +177,7 @@ def _add_compact(commands: Commands) -> None:
     compact.add_argument(
         "--instructions", metavar="TEXT", type=unicode_text, help="what the summary should hold besides, in your words"
     )
+    compact.add_argument("--json", action="store_true", help="print what was done as one JSON object")
     _add_places(compact)
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
+
+import msgspec
+from msgspec import Struct
 
 from refold_protocol.errors import SessionAlreadyOwnedError
 from refold_server.cli.exits import COMPLETED, INTERNAL
@@ -17,12 +21,41 @@ from refold_server.cli.interrupts import run_reading
 from refold_server.cli.opened import opened, read_config
 from refold_server.cli.people import printable
 from refold_server.cli.screen import Screen
-from refold_storage.compact import compact_store
+from refold_storage.compact import Compacted, compact_store
 from refold_storage.format import DATA_FILE
 from refold_storage.opening import COPY_FILE
+from refold_storage.session_record import Recount
 
 LOOK_SECONDS: Final = 0.2
 """How often a person is shown how far a compaction is."""
+
+
+class Shrunk(Struct, frozen=True, rename="camel"):
+    """What --json prints of a compaction: sizes of the data file in bytes; lock files of sessions that are gone and leftovers
+    of broken imports that were removed."""
+
+    path: str
+    before_bytes: int
+    after_bytes: int
+    leases: int
+    leftovers: int
+
+
+class Skipped(Struct, frozen=True):
+    """A session that could not be counted, by the error that says which and why."""
+
+    kind: str
+    message: str
+
+
+class Counted(Struct, frozen=True):
+    """What --json prints of a count: sessions that were counted, those that were corrected, places in the list that were, and
+    what was passed over."""
+
+    sessions: int
+    changed: int
+    misplaced: int
+    skipped: tuple[Skipped, ...]
 
 
 def command(options: argparse.Namespace) -> int:
@@ -35,16 +68,27 @@ async def _compact(options: argparse.Namespace) -> int:
     path = Path(read_config(options).store.path)
     with _copy_shown(aside, path):
         done = compact_store(path)
+    if options.json:
+        told = Shrunk(
+            os.fsencode(path).decode("utf-8", "replace"), done.before_bytes, done.after_bytes, done.leases, done.leftovers
+        )
+        out.put_bytes(msgspec.json.encode(told) + b"\n")
+    else:
+        for line in _shrunk_lines(path, done):
+            out.line(line)
+    out.flush()
+    return COMPLETED
+
+
+def _shrunk_lines(path: Path, done: Compacted) -> Iterator[str]:
     before, after = _size(done.before_bytes), _size(done.after_bytes)
-    out.line(f"{before} before, {after} now ({path})")
+    yield f"{before} before, {after} now ({path})"
     for number, what in (
         (done.leases, "lock files of sessions that are gone"),
         (done.leftovers, "leftovers of broken imports"),
     ):
         if number:
-            out.line(f"{number} {what} removed")
-    out.flush()
-    return COMPLETED
+            yield f"{number} {what} removed"
 
 
 async def _rebuild(options: argparse.Namespace) -> int:
@@ -58,11 +102,19 @@ async def _rebuild(options: argparse.Namespace) -> int:
         done = await around.store.rebuild_catalogue(told)
     if aside.terminal:
         aside.put("\r\x1b[K", now=True)
-    out.line(f"counted: {done.sessions} sessions; corrected: {done.changed} of them, {done.misplaced} places in the list")
-    for error in done.skipped:
-        out.line(f"passed over: {printable(error.message)}")
+    if options.json:
+        out.put_bytes(msgspec.json.encode(_counted(done)) + b"\n")
+    else:
+        out.line(f"counted: {done.sessions} sessions; corrected: {done.changed} of them, {done.misplaced} places in the list")
+        for error in done.skipped:
+            out.line(f"passed over: {printable(error.message)}")
     out.flush()
     return INTERNAL if any(not isinstance(error, SessionAlreadyOwnedError) for error in done.skipped) else COMPLETED
+
+
+def _counted(done: Recount) -> Counted:
+    skipped = tuple(Skipped(error.error_kind, error.message) for error in done.skipped)
+    return Counted(done.sessions, done.changed, done.misplaced, skipped)
 
 
 @contextmanager

@@ -45,7 +45,7 @@ async def page_of_sessions(sessions: Sessions, wanted: SessionListParams, before
 
 def session_row(sessions: Sessions, record: SessionRecord) -> SessionRow:
     """Give the row of a session."""
-    summary, parent = record.summary, record.parent
+    summary = record.summary
     return SessionRow(
         record.id,
         record.cwd,
@@ -57,9 +57,15 @@ def session_row(sessions: Sessions, record: SessionRecord) -> SessionRow:
         summary.title,
         summary.model,
         summary.usage,
-        None if parent is None else ForkOrigin(parent.session, parent.at, parent.digest),
+        origin_of(record),
         record.archived,
     )
+
+
+def origin_of(record: SessionRecord) -> ForkOrigin | None:
+    """Give where a session was forked from; None for one that was not."""
+    parent = record.parent
+    return None if parent is None else ForkOrigin(parent.session, parent.at, parent.digest)
 
 
 def write_cursor(cursor: RecentCursor) -> str:

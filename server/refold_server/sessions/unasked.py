@@ -21,35 +21,37 @@ BATCH_BYTES: Final = 256 * 1024
 
 
 class Unasked(Struct, frozen=True, gc=False):
-    """What runs without a question: every tool, or `tools` in the order in which they were allowed."""
+    """What runs without a question: `tools`, in the order in which they were allowed, and every tool where `mode`, the
+    permission mode of the session's own, is `allow`. `mode` is None where it has none."""
 
-    everything: bool
+    mode: str | None
     tools: tuple[str, ...]
 
 
 async def unasked(store: Store, session: SessionId) -> Unasked:
     """Read what a stored session lets run. Raises SessionError."""
-    everything, granted = False, NOTHING_GRANTED
+    mode: str | None = None
+    granted = NOTHING_GRANTED
     handle = await store.open(session, "read")
     try:
         first = 0
         while first <= handle.tail:
             lines = handle.lines(first, max_bytes=BATCH_BYTES)
             for event in (decode_event(line) for line in lines if line_type(line) in _TELLING):
-                everything, granted = _step(everything, granted, event)
+                mode, granted = _step(mode, granted, event)
             first += len(lines)
             await anyio.lowlevel.checkpoint()
     finally:
         await handle.close()
-    return Unasked(everything, granted.tools)
+    return Unasked(mode, granted.tools)
 
 
-def _step(everything: bool, granted: Granted, event: Event) -> tuple[bool, Granted]:
+def _step(mode: str | None, granted: Granted, event: Event) -> tuple[str | None, Granted]:
     match event.data:
         case SessionSettings(permissions=permissions):
-            return permissions is not None and permissions.mode == "allow", granted
+            return None if permissions is None else permissions.mode, granted
         case _:
-            return everything, granted_step(granted, event)
+            return mode, granted_step(granted, event)
 
 
 _TELLING: Final = frozenset(("session/settings", "approval/asked", "approval/decided", "instance/start"))
