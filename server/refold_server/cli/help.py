@@ -52,6 +52,8 @@ DESCRIPTIONS: Final[dict[str, str]] = {
         Thinking, tool calls and a bad end of the turn are told on standard error.""",
         """The first SIGINT (Ctrl-C), SIGTERM or SIGHUP interrupts the turn and waits until its end is in the log; a second one
         leaves at once, which costs nothing that was recorded. A reader of the output that leaves interrupts the turn too.""",
+        """What was accepted and did not run, because its process ended first, waits in its session and never runs by itself:
+        it is named when the session is gone on with, --pending runs the oldest of it, --withdraw takes all of it back.""",
     ),
     "sessions": _filled(
         """List the sessions that began in the current folder, the latest active first: title, last activity, turns, model,

@@ -88,12 +88,7 @@ def _add_serve(commands: Commands) -> None:
 
 def _add_run(commands: Commands) -> None:
     one = _add(commands, "run")
-    one.add_argument(
-        "prompt",
-        metavar="PROMPT",
-        type=unicode_text,
-        help="what to ask, in one argument; - reads it from standard input (UTF-8); one that begins with - stands behind --",
-    )
+    _add_what_runs(one.add_mutually_exclusive_group(required=True))
     one.add_argument(
         "--session",
         metavar="ID",
@@ -115,6 +110,22 @@ def _add_run(commands: Commands) -> None:
         help='print {"session": ID} first, then each event of the turn as it is stored, one a line',
     )
     _add_places(one)
+
+
+def _add_what_runs(what: argparse._MutuallyExclusiveGroup) -> None:  # pyright: ignore[reportPrivateUsage] - it has no public name
+    what.add_argument(
+        "prompt",
+        metavar="PROMPT",
+        nargs="?",
+        type=unicode_text,
+        help="what to ask, in one argument; - reads it from standard input (UTF-8); one that begins with - stands behind --",
+    )
+    what.add_argument(
+        "--pending",
+        action="store_true",
+        help="in place of a prompt, run the oldest input of --session that waits, since its process ended before it ran",
+    )
+    what.add_argument("--withdraw", action="store_true", help="run nothing, and take back all inputs of --session that wait")
 
 
 def _add_sessions(commands: Commands) -> None:

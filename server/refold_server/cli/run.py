@@ -16,13 +16,14 @@ from refold_protocol.errors import ConfigError, RefoldError
 from refold_protocol.ids import SessionId
 from refold_protocol.session.codec import decode_event
 from refold_protocol.session.events import AbortCause, PermissionSettings, SessionSettings, TurnEnd
-from refold_protocol.session.messages import Source, text_content, text_of
+from refold_protocol.session.messages import Source, text_content
+from refold_protocol.session.pending import PendingInput
 from refold_server.cli.asking import Asker, keyboard_of
 from refold_server.cli.exits import FAILED, INTERRUPTED, exit_of_end
 from refold_server.cli.failures import single
 from refold_server.cli.interrupts import Interrupts
 from refold_server.cli.opened import Opened, opened, read_config
-from refold_server.cli.people import one_line
+from refold_server.cli.pending import oldest_waiting, tell_waiting, withdraw_waiting
 from refold_server.cli.printer import Printer
 from refold_server.cli.prompt import current_folder, read_prompt
 from refold_server.cli.streams import Outlet, OutputLostError
@@ -33,29 +34,39 @@ from refold_server.sessions.tail import Tail
 LAST_SECONDS = 5.0
 """How long a reader that is slow may keep a process that was told to end (SIGTERM, SIGHUP)."""
 
-WAITING_CHARACTERS = 60
-"""How much of a waiting input is shown."""
-
 
 def command(options: argparse.Namespace) -> int:
     """Run one turn and give the exit code of its end."""
     interrupts = Interrupts()
     with interrupts.installed():
-        prompt = read_prompt(options.prompt)
+        _refuse_what_does_not_go_together(options)
+        prompt = None if options.prompt is None else read_prompt(options.prompt)
         return interrupts.run(partial(_command, options, prompt, interrupts))
 
 
-async def _command(options: argparse.Namespace, prompt: str, interrupts: Interrupts) -> int:
+def _refuse_what_does_not_go_together(options: argparse.Namespace) -> None:
     if options.session is not None and options.model is not None:
         raise ConfigError("--model", "is for a new session; this release cannot change the model of one that exists")
+    for name in ("pending", "withdraw"):
+        if getattr(options, name) and options.session is None:
+            raise ConfigError(f"--{name}", "needs --session, which says where an input waits")
+    if options.withdraw and options.permissions is not None:
+        raise ConfigError("--withdraw", "runs no turn, and --permissions is for one")
+
+
+async def _command(options: argparse.Namespace, prompt: str | None, interrupts: Interrupts) -> int:
     config = read_config(options, model=options.model)
     cwd = current_folder() if options.session is None else ""
     if options.session is None:
         resolve_model(config, config.model)  # told before a store is made
     printer = Printer(Outlet(sys.stdout, vital=True), Outlet(sys.stderr, vital=False), as_json=options.json)
     async with opened(config, create=options.session is None, turns=True) as around:
+        if options.withdraw:
+            name = SessionId(str(options.session))
+            return await withdraw_waiting(await around.sessions.open(name), printer)
         session = await open_session(around, options.session, cwd, options.permissions)
-        return await run_prompt(session, prompt, printer, interrupts)
+        given = oldest_waiting(session) if prompt is None else prompt
+        return await run_prompt(session, given, printer, interrupts)
 
 
 async def open_session(around: Opened, session: str | None, cwd: str, mode: str | None = None) -> Session:
@@ -72,17 +83,18 @@ async def open_session(around: Opened, session: str | None, cwd: str, mode: str 
     return live
 
 
-async def run_prompt(session: Session, prompt: str, printer: Printer, interrupts: Interrupts) -> int:
-    """Run one prompt, print it as it goes, and give the exit code of its end. A signal interrupts the turn; so does the
-    loss of the output. Raises LogError when the end could not be made durable, OutputLostError."""
-    waiting = session.ledger.folds.pending
+async def run_prompt(session: Session, prompt: str | PendingInput, printer: Printer, interrupts: Interrupts) -> int:
+    """Run one prompt, or an input that waits, print it as it goes, and give the exit code of its end. A signal interrupts the
+    turn; so does the loss of the output. Raises LogError when the end could not be made durable, OutputLostError."""
     asker = Asker(session, printer, keyboard_of(printer))
     tail = Tail(session.ledger.handle, session.ledger.handle.tail)
     await printer.begin(session.id)
-    for given in waiting:
-        await printer.note(f"(an earlier input waits and is not run: {one_line(text_of(given.content), WAITING_CHARACTERS)})")
+    await tell_waiting(session, printer, None if isinstance(prompt, str) else prompt)
     try:
-        _, turn, _ = await session.start(text_content(prompt), Source("cli"))
+        if isinstance(prompt, str):
+            _, turn, _ = await session.start(text_content(prompt), Source("cli"))
+        else:
+            _, turn, _ = await session.start_pending(prompt.input)
         return await _follow(session, turn, tail, asker, interrupts)
     except OutputLostError:
         await printer.note(f"refold: nothing takes the output any more; the turn was stopped. It is in session {session.id}")

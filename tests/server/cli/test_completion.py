@@ -82,6 +82,8 @@ def test_the_grammar_says_what_stands_where() -> None:
     takes = {word.flags[-1]: word.takes for word in rows["run"].options}
     assert takes == {
         "--help": "nothing",
+        "--pending": "nothing",
+        "--withdraw": "nothing",
         "--session": "session",
         "--model": "text",
         "--permissions": "choice",

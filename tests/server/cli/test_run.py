@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import anyio
 import pytest
 
-from refold_protocol.ids import InputId, SessionId
-from refold_protocol.session.events import Draft, InputAccepted, InstanceStart
-from refold_protocol.session.messages import Source, text_content
-from refold_server.clock import uuid7
-from refold_storage.interface import NewSession
-from refold_storage.lmdb_store import open_store
 from tests.support.commands import Here, there
 from tests.support.daemons import Place, types
 
@@ -165,19 +158,3 @@ def test_the_limit_of_output_tokens_ends_with_five_and_keeps_the_text(refold: He
     assert (done.code, done.lines[0]) == (5, "Forty-")
     assert "turn was cut off at the limit of output tokens" in done.err
     assert "tool/call" not in types(refold.events(done.session))
-
-
-@pytest.mark.anyio
-async def test_an_input_that_waits_since_a_crash_is_named_and_not_run(place: Place) -> None:
-    place.script(REPLY)
-    store = await open_store(place.store, new_uuid=uuid7)
-    handle = await store.create(NewSession(SessionId("s1"), str(place.workspace), 1_000))
-    waiting = InputAccepted(InputId("i1"), "prompt", text_content("Feed the\nzebra\x1b"), Source("cli"))
-    handle.append([Draft(InstanceStart(1, "new")), Draft(waiting)])
-    await store.close()
-    done = await anyio.to_thread.run_sync(there, place, "run", "go", "--session", "s1")
-    assert done.code == 0
-    assert done.lines == ["Forty-two.", "session s1"]
-    assert done.err == "(an earlier input waits and is not run: Feed the zebra\\x1b)\n"
-    (ran,) = (event for event in await place.recorded("s1") if event["type"] == "user/message")
-    assert ran["data"]["content"] == [{"type": "text", "text": "go"}]
