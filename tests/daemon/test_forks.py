@@ -193,11 +193,17 @@ async def test_a_fork_of_nothing_and_behind_the_end_is_refused(place: Place) -> 
         session, empty = await new_session(client, place), await new_session(client, place)
         await client.prompt(session, "go")
         tail = (await client.open_session(session))["tail"]
-        cases = [(session, tail + 1, "seq.range"), (empty, None, "seq.range"), ("nobody", None, "session.unknown")]
-        for name, at, kind in cases:
+        nothing = f"session {empty} cannot be forked: there is nothing in it yet"
+        cases = [
+            (session, tail + 1, "seq.range", f"session {session} cannot be forked at {tail + 1}: it ends at {tail}"),
+            (empty, None, "seq.range", nothing),
+            (empty, 0, "seq.range", nothing),
+            ("nobody", None, "session.unknown", "there is no session nobody"),
+        ]
+        for name, at, kind, message in cases:
             with pytest.raises(RpcError) as raised:
                 await client.fork(name, at=at)
-            assert raised.value.kind == kind
+            assert (raised.value.kind, raised.value.message) == (kind, message)
         await client.close_session(session)
         with pytest.raises(RpcError) as raised:
             await client.fork(session, at=tail + 1)

@@ -105,12 +105,23 @@ async def test_a_list_is_asked_for_with_a_limit_and_nothing_unknown(place: Place
         assert (raised.value.code, raised.value.data) == (-32602, {"path": path})
 
 
-async def test_a_folder_that_is_none_is_refused(place: Place) -> None:
+async def test_a_folder_is_named_by_an_absolute_path(place: Place) -> None:
     async with place.daemon() as client:
-        for cwd in ("relative", str(place.root / "gone")):
+        for cwd in ("relative", "file://elsewhere/x"):
             with pytest.raises(RpcError) as raised:
                 await client.request("session/list", {"limit": 5, "cwd": cwd})
             assert (raised.value.kind, raised.value.data["key"]) == ("config.invalid", "cwd")
+
+
+async def test_the_sessions_of_a_folder_that_is_gone_are_listed(place: Place) -> None:
+    folder = place.root / "gone"
+    folder.mkdir()
+    async with place.daemon() as client:
+        (session,) = await titled(client, folder, "Spring cleaning")
+        folder.rmdir()
+        assert await pages(client, 5, cwd=str(folder)) == [[session]]
+        assert await pages(client, 5, cwd=f"{folder.as_uri()}/") == [[session]]
+        assert await pages(client, 5, cwd=str(place.root / "never")) == [[]]
 
 
 async def test_models_and_providers_are_those_of_the_configuration_and_no_key_is_told(place: Place) -> None:

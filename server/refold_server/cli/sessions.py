@@ -63,7 +63,7 @@ def _folder(options: argparse.Namespace) -> str | None:
 
 
 async def _rows(sessions: Sessions, folder: str | None, options: argparse.Namespace) -> tuple[list[SessionRow], bool]:
-    """Give up to as many rows as wanted, and whether there may be more. Raises ConfigError for a folder that is none."""
+    """Give up to as many rows as wanted, and whether there may be more."""
     limit: int = options.limit
     rows: list[SessionRow] = []
     cursor = None
@@ -80,4 +80,5 @@ def _nothing(folder: str | None, text: str | None) -> str:
     which = "no sessions" if text is None else f"no sessions with {printable(repr(text))} in their title or prompts"
     if folder is None:
         return f"({which} in this store)"
-    return f"({which} began in {printable(folder)}; --all lists those of every folder)"
+    gone = "" if os.path.isdir(folder) else ", and no such folder is there"  # noqa: PTH112 - a name may be any text
+    return f"({which} began in {printable(folder)}{gone}; --all lists those of every folder)"

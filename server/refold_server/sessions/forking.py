@@ -51,6 +51,8 @@ async def _durable(sessions: Sessions, parent: SessionId, at: int | None) -> tup
         record = sessions.store.get(parent)
         return record, record.tail if at is None else at
     handle = live.ledger.handle
+    if handle.tail < 0:
+        raise SeqRangeError(f"session {parent} cannot be forked: there is nothing in it yet", tail=handle.tail)
     cut = handle.tail if at is None else at
     if not 0 <= cut <= handle.tail:
         raise SeqRangeError(

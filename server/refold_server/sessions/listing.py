@@ -12,7 +12,7 @@ from refold_protocol.rpc.listing import SessionListResult, SessionRow
 from refold_protocol.rpc.params import SessionListParams
 from refold_protocol.rpc.results import ForkOrigin
 from refold_server.sessions.prompts import folded
-from refold_server.sessions.registry import Sessions, folder_path
+from refold_server.sessions.registry import Sessions, named_path
 from refold_storage.interface import RecentCursor, SessionRecord
 
 LOOKED_AT: Final = 10_000
@@ -30,7 +30,8 @@ CHUNK: Final = 200
 
 
 async def page_of_sessions(sessions: Sessions, wanted: SessionListParams, before: RecentCursor | None) -> SessionListResult:
-    """Give a page of the list. Raises ConfigError for a `cwd` that is no folder."""
+    """Give a page of the list. The folder `cwd` may be gone by now; its sessions are not. Raises
+    ConfigError for a `cwd` that is no absolute path."""
     sought = _Sought(sessions, wanted)
     rows: list[SessionRow] = []
     last = before
@@ -97,7 +98,7 @@ class _Sought:
         self.read = 0
         self._prompts = sessions.prompts
         self._archived = wanted.archived
-        self._folder = None if wanted.cwd is None else str(folder_path(wanted.cwd))
+        self._folder = None if wanted.cwd is None else str(named_path(wanted.cwd))
         self._text = "" if wanted.text is None else folded(wanted.text)
 
     async def fits(self, record: SessionRecord) -> bool:

@@ -179,6 +179,14 @@ class Sessions:
 
 def folder_path(cwd: str) -> Path:
     """Give the folder that an absolute path or a `file:` URI names. Raises ConfigError when it is not one."""
+    path = named_path(cwd)
+    if not path.is_dir():
+        raise ConfigError("cwd", f"there is no folder {path}")
+    return path
+
+
+def named_path(cwd: str) -> Path:
+    """Give the path that an absolute path or a `file:` URI names, whatever is there. Raises ConfigError for another text."""
     text = cwd
     if cwd.startswith("file:"):
         parts = urlsplit(cwd)
@@ -188,6 +196,4 @@ def folder_path(cwd: str) -> Path:
     path = Path(text)
     if "\0" in text or not path.is_absolute():
         raise ConfigError("cwd", f"{cwd!r} is not an absolute path or a file: URI")
-    if not path.is_dir():
-        raise ConfigError("cwd", f"there is no folder {text}")
     return path

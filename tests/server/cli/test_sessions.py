@@ -113,11 +113,19 @@ def test_without_a_store_there_is_nothing_to_list(refold: Here, arguments: list[
     assert "there is no store in" in done.err
 
 
+def test_the_sessions_of_a_folder_that_is_gone_are_listed(refold: Here, sessions: tuple[str, str, str]) -> None:
+    folder = refold.place.root / "other"
+    folder.rmdir()
+    assert listed(refold, "--cwd", str(folder)) == [sessions[2]]
+
+
 def test_a_folder_that_is_none_is_named(refold: Here, sessions: tuple[str, str, str]) -> None:
     del sessions
     done = refold("sessions", "--cwd", "gone")
-    assert done.code == 2
-    assert f"there is no folder {refold.place.workspace / 'gone'}" in done.err
+    assert (done.code, done.out) == (0, b"")
+    folder = refold.place.workspace / "gone"
+    assert done.err == f"(no sessions began in {folder}, and no such folder is there; --all lists those of every folder)\n"
+    assert "no such folder" not in refold("sessions", "--cwd", str(refold.place.root)).err
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
