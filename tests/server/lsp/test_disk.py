@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from refold_server.lsp import disk
-from refold_server.lsp.disk import MARK, DiskText, FileChangedError, read_text, replace_text
+from refold_server.lsp.disk import MARK, DiskText, read_text, replace_text
+from refold_server.tools.paths import Place, Workspace
+from refold_server.tools.placing import FileChangedError
+from refold_server.tools.replace_file import replace_file
 
 
 def read(path: Path) -> DiskText:
@@ -46,7 +53,7 @@ def test_the_byte_order_mark_stays(tmp_path: Path) -> None:
     assert file.read_bytes() == MARK + b"new"
 
 
-@pytest.mark.parametrize("mode", [0o755, 0o600, 0o444])
+@pytest.mark.parametrize("mode", [0o755, 0o600])
 def test_permissions_stay(tmp_path: Path, mode: int) -> None:
     file = tmp_path / "a"
     before = made(file)
@@ -152,3 +159,63 @@ def test_special_bits_of_a_file_of_somebody_else_stay(tmp_path: Path) -> None:
     file.chmod(0o4751)
     replace_text(str(file), before, "new")
     assert file.stat().st_mode & 0o7777 == 0o4751
+
+
+def test_a_file_that_its_mode_protects_is_refused_as_tools_refuse_it(tmp_path: Path) -> None:
+    """In another process, which is somebody else by its real user: root may write everything."""
+    program = (
+        "import os, sys; from refold_server.lsp.disk import *\n"
+        "if os.geteuid() == 0: os.setreuid(65534, 0)\n"
+        "try: replace_text(sys.argv[1], read_text(sys.argv[1]), 'new')\n"
+        "except PermissionError as error: sys.exit(f'{error.errno} {error.filename}')"
+    )
+    file = tmp_path / "a"
+    file.write_bytes(b"old")
+    tmp_path.chmod(0o755)
+    for mode, refused, text in ((0o444, 1, b"old"), (0o666, 0, b"new")):
+        file.chmod(mode)
+        done = subprocess.run([sys.executable, "-c", program, file], capture_output=True, check=False)
+        assert (done.returncode, file.read_bytes()) == (refused, text), done.stderr
+        assert done.stderr.decode() == (f"13 {file}\n" if refused else "")
+        assert file.stat().st_mode & 0o7777 == mode
+
+
+@pytest.mark.parametrize("links", [1, 2])
+def test_e_05_c_an_edit_and_a_tool_that_write_at_the_same_moment_see_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: int
+) -> None:
+    """The tool has checked the text and not written yet when the edit comes."""
+    file = tmp_path / "a"
+    before = made(file)
+    if links == 2:
+        (tmp_path / "b").hardlink_to(file)
+    call = "rename" if links == 1 else "lseek"
+    done = getattr(os, call)
+    looked, over = threading.Event(), threading.Event()
+    answers: list[str] = []
+
+    def edit() -> None:
+        try:
+            replace_text(str(file), before, "edited")
+        except FileChangedError:
+            answers.append("changed")
+
+    second = threading.Thread(target=edit)
+
+    def late(*given: Any, **more: Any) -> None:
+        if not second.ident:
+            second.start()
+            assert looked.wait(60), "the edit does not wait for the tool"
+        done(*given, **more)
+
+    def waiting(_seconds: float) -> None:
+        looked.set()
+        over.wait(60)
+
+    monkeypatch.setattr(os, call, late)
+    monkeypatch.setattr(time, "sleep", waiting)
+    replace_file(Workspace(tmp_path), Place(("a",)), before.data, b"tool")
+    over.set()
+    second.join()
+    assert answers == ["changed"]
+    assert file.read_bytes() == b"tool"

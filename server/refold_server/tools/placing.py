@@ -1,0 +1,177 @@
+"""Owns the putting of bytes in the place of a file's: the old ones are checked, and the new ones are there whole or not at all.
+
+A new file is written beside the old one, made durable, and renamed over it, so that a process or machine that dies leaves
+one of the two, and a full disk the old one. A file with other names (hard links), of an owner or group that a new one could
+not have, or in a folder that takes no new files, is written in place: its other names would keep the old text, others would
+lose it. There, only a death amid that one write leaves a mixture. Of two writes of one file the second sees what the first did.
+
+Works in a folder that the caller opened, through its descriptor and no link. Must not know of workspaces, tools or texts: which
+folder it may be is the caller's affair, and so are the words of a failure. Blocking; called in threads.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from typing import Final, TypeAlias
+
+from refold_server.tools.text_file import read_up_to
+from refold_server.tools.unfinished import remove_stale, unfinished_name
+
+OpenOld: TypeAlias = Callable[[], int]
+"""Opens the file that is to be replaced for reading, from its start; the descriptor is closed here."""
+
+_NEW_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD_FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_MOST_WAITED_S: Final = 2.0
+_LOOK_AGAIN_S: Final = 0.002
+
+
+class FileChangedError(Exception):
+    """The file does not hold any more what was read."""
+
+
+def put_over(folder: int, name: str, before: bytes, data: bytes, open_old: OpenOld) -> None:
+    """Put `data` in the place of `before`, which the file `name` of that folder must still hold. Mode, owner and extended
+    attributes stay. Raises FileChangedError, OSError, and what `open_old` raises."""
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    alone = status.st_nlink == 1 and os.access(".", os.W_OK, dir_fd=folder)
+    if not (alone and _renamed_over(folder, name, status, before, data, open_old)):
+        _write_in_place(folder, name, before, data, open_old)
+
+
+def may_write(folder: int, name: str) -> bool:
+    """Tell whether this user may write to a file that is there; a mode that says no is what somebody meant."""
+    return os.access(name, os.W_OK, dir_fd=folder)
+
+
+@contextmanager
+def beside(folder: int, data: bytes, mode: int) -> Generator[tuple[str, int]]:
+    """Write a file of a name that nobody has; it is gone afterwards, unless it was renamed. So are old ones that kills left."""
+    remove_stale(folder)
+    name = unfinished_name()
+    descriptor = os.open(name, _NEW_FLAGS, mode, dir_fd=folder)
+    try:
+        _write(descriptor, data)
+        yield name, descriptor
+    finally:
+        os.close(descriptor)
+        with suppress(FileNotFoundError):  # it was renamed
+            os.unlink(name, dir_fd=folder)
+
+
+def sync_folder(folder: int) -> None:
+    """Make the names of a folder durable, as far as its file system can."""
+    with suppress(OSError):  # the file is in its place; some file systems cannot say more
+        os.fsync(folder)
+
+
+def _renamed_over(folder: int, name: str, status: os.stat_result, before: bytes, data: bytes, open_old: OpenOld) -> bool:
+    """Put a new file in the place of one that holds `before`. Gives False, with nothing done, where it could not have the
+    owner and the group of that one."""
+    with beside(folder, data, 0o600) as (new, descriptor):
+        if not _give_owner(status, descriptor):
+            return False
+        _give_look(status, descriptor, open_old)
+        os.fsync(descriptor)
+        with _one_writer(folder):
+            _check(before, open_old)
+            os.rename(new, name, src_dir_fd=folder, dst_dir_fd=folder)
+    sync_folder(folder)
+    return True
+
+
+@contextmanager
+def _one_writer(folder: int) -> Generator[None]:
+    """Within the block, no other call of any refold changes a file of that folder: what was checked is what is written over.
+    Other programs do not know of it, and one that holds the lock for longer is not waited for."""
+    waited = 0.0
+    while waited < _MOST_WAITED_S:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            time.sleep(_LOOK_AGAIN_S)
+            waited += _LOOK_AGAIN_S
+        except OSError:  # a file system without locks of folders
+            break
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_UN)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _check(before: bytes, open_old: OpenOld) -> None:
+    descriptor = open_old()
+    try:
+        if read_up_to(descriptor, len(before) + 1) != before:
+            raise FileChangedError
+    finally:
+        os.close(descriptor)
+
+
+def _give_owner(status: os.stat_result, descriptor: int) -> bool:
+    """Give a new file the owner and the group of the old one; tell whether it has both."""
+    made = os.fstat(descriptor)
+    if (made.st_uid, made.st_gid) != (status.st_uid, status.st_gid):
+        try:
+            os.fchown(descriptor, status.st_uid, status.st_gid)
+        except OSError:  # only root may give files away, others to groups of their own, and nobody to a user unknown here
+            return False
+    return True
+
+
+def _give_look(status: os.stat_result, descriptor: int, open_old: OpenOld) -> None:
+    """Give a new file the mode and the attributes of the old one, as far as this user may."""
+    os.fchmod(descriptor, status.st_mode & 0o7777)  # behind the owner, whose change takes special bits away
+    if not hasattr(os, "listxattr"):  # macOS
+        return
+    old = open_old()
+    try:
+        for name in os.listxattr(old):
+            with suppress(OSError):  # one that the system keeps for itself
+                os.setxattr(descriptor, name, os.getxattr(old, name))
+    except OSError:  # a file system without attributes
+        return
+    finally:
+        os.close(old)
+
+
+def _write_in_place(folder: int, name: str, before: bytes, data: bytes, open_old: OpenOld) -> None:
+    _check(before, open_old)
+    descriptor = os.open(name, _OLD_FLAGS, dir_fd=folder)
+    try:
+        with _one_writer(folder):
+            if read_up_to(descriptor, len(before) + 1) != before:
+                raise FileChangedError
+            _overwrite(descriptor, before, data)
+    finally:
+        os.close(descriptor)
+
+
+def _overwrite(descriptor: int, before: bytes, data: bytes) -> None:
+    try:
+        if len(data) > len(before) and hasattr(os, "posix_fallocate"):  # macOS has none
+            os.posix_fallocate(descriptor, 0, len(data))  # a full disk is found before anything is overwritten
+        _put(descriptor, data)
+        os.fsync(descriptor)
+    except OSError:
+        with suppress(OSError):  # the file may be longer by now, or half the new one
+            _put(descriptor, before)
+        raise
+
+
+def _put(descriptor: int, data: bytes) -> None:
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    _write(descriptor, data)
+    os.ftruncate(descriptor, len(data))
