@@ -44,7 +44,9 @@ def put_over(folder: int, name: str, before: bytes, data: bytes, open_old: OpenO
 
 
 def may_write(folder: int, name: str) -> bool:
-    """Tell whether this user may write to a file that is there; a mode that says no is what somebody meant."""
+    """Tell whether this user may write to a file; a mode that says no is what somebody meant. Raises OSError for one that is
+    not there, of which that could be said as well."""
+    os.stat(name, dir_fd=folder, follow_symlinks=False)
     return os.access(name, os.W_OK, dir_fd=folder)
 
 

@@ -56,7 +56,8 @@ def make_file(workspace: Workspace, place: Place, data: bytes) -> None:
 
 
 def is_writable(workspace: Workspace, place: Place) -> bool:
-    """Tell whether this user may write to a file that is there; a mode that says no is what somebody meant."""
+    """Tell whether this user may write to a file; a mode that says no is what somebody meant. Raises ToolFailure for one that
+    is not there."""
     with _said(place), _folder(workspace, place) as folder:
         return may_write(folder, place.parts[-1])
 

@@ -98,6 +98,15 @@ def test_e05_a_file_that_changed_meanwhile_is_left_alone_although_its_time_did_n
     assert sorted(os.listdir(tmp_path)) == (["a", "b"] if linked else ["a"])
 
 
+def test_a_file_that_is_gone_meanwhile_is_not_made_and_told_as_gone(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    before = made(file)
+    file.unlink()
+    with pytest.raises(FileNotFoundError):
+        replace_text(str(file), before, "new")
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_disk_that_is_full_leaves_the_old_text_and_nothing_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "a"
     before = made(file)
