@@ -1,7 +1,7 @@
 """Opening a long session for writing until it is ready to prompt, and its first views, against its length.
 
 `python -m tests.bench.opening [TURNS…] [--rounds N] [--words N]` makes sessions of short turns (a prompt, one tool call, an
-answer of N chunks), opens each in fresh daemons, and prints medians: wall and CPU milliseconds of `session/open`, from the first
+answer of N chunks), opens each in fresh daemons, and prints medians: wall and CPU ms of `session/open`, from the first
 prompt to the provider, of views (the first and the last page of the transcript), and the daemon's memory (MB) afterwards.
 """
 
