@@ -90,7 +90,7 @@ def _tell_unasked(aside: Screen, folder: str, found: Unasked) -> None:
         what = "every tool" if everything else one_line(", ".join(found.tools), SHOWN_CHARACTERS)
         aside.line(
             f"refold: note: as the file says, {what} may run in this session without a question, in "
-            f"{one_line(folder, SHOWN_CHARACTERS)}; `refold run --session ID --permissions deny` takes that back"
+            f"{one_line(folder, SHOWN_CHARACTERS)}; `refold run --session ID --permissions deny PROMPT` ends that"
         )
 
 
