@@ -2,8 +2,8 @@
 
     offset  size  field
          0     1  version, 0
-         1     1  flags: 1 = the body is raw deflate with the preset dictionary; 2 = each line is a chunk of a reply; no
-                  other bit is defined
+         1     1  flags: 1 = the body is raw deflate with the preset dictionary; 2 and 4 = each line is a chunk of a
+                  reply: both or none, so that no single bit that flips makes or unmakes the mark; no other is defined
          2     2  count of events, at least 1
          4     4  length of the body before deflating, in bytes
          8    32  the chain's digest of the run's last event
@@ -114,7 +114,7 @@ def record_head(first: int, value: bytes) -> RecordHead:
     if len(value) < HEAD_BYTES:
         raise SessionCorruptionError(f"the record at seq {first} has {len(value)} bytes and no whole head", seq=first)
     version, flags, count, length, digest = _HEAD.unpack_from(value)
-    if version != FORMAT_VERSION or flags & ~(_DEFLATED | _CHUNKS):
+    if version != FORMAT_VERSION or flags & ~_DEFLATED not in (0, _CHUNKS):
         raise SessionFormatUnsupportedError(
             f"the record at seq {first} has version {version} and flags {flags}; this release reads version {FORMAT_VERSION}",
             seq=first,
@@ -167,5 +167,5 @@ def _inflate(head: RecordHead, stored: bytes) -> bytes:
 
 _HEAD: Final = Layout(f">BBHI{HEAD_BYTES - 8}s")
 _DEFLATED: Final = 1
-_CHUNKS: Final = 2
+_CHUNKS: Final = 2 | 4
 _PRESET: Final = PRESET_DICTIONARY
