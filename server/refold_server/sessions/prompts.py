@@ -73,7 +73,7 @@ class Prompts:
         try:
             first = 0
             while first <= record.tail:
-                lines = handle.lines(first, record.tail, max_bytes=BATCH_BYTES)
+                lines = handle.lines(first, record.tail, max_bytes=BATCH_BYTES, chunks=False)
                 for line in lines:
                     if line.startswith(_INPUT):
                         data = decode_event(line).data

@@ -36,7 +36,7 @@ async def unasked(store: Store, session: SessionId) -> Unasked:
     try:
         first = 0
         while first <= handle.tail:
-            lines = handle.lines(first, max_bytes=BATCH_BYTES)
+            lines = handle.lines(first, max_bytes=BATCH_BYTES, chunks=False)
             for event in (decode_event(line) for line in lines if line_type(line) in _TELLING):
                 mode, granted = _step(mode, granted, event)
             first += len(lines)
