@@ -15,9 +15,11 @@ from typing import Any
 from refold_protocol.rpc.framing import Frame, FrameReader, encode_frame
 
 
-def send(message: Any) -> None:
-    """Write one message, or raw bytes."""
-    data = message.encode() if isinstance(message, str) else encode_frame(json.dumps(message).encode())
+def send(*messages: Any) -> None:
+    """Write messages, or raw bytes, at once: a reader finds them together."""
+    data = b"".join(
+        message.encode() if isinstance(message, str) else encode_frame(json.dumps(message).encode()) for message in messages
+    )
     while data:
         data = data[os.write(1, data) :]
 
@@ -31,13 +33,14 @@ def treat(message: Any, script: Any) -> None:
     if "id" not in message or method is None:
         return
     scripted = method not in ("initialize", "shutdown")
+    said: list[Any] = []
     if not scripted or script.get("answer", True):
-        send({"jsonrpc": "2.0", "id": message["id"], "result": script.get("result") if scripted else {}})
+        said.append({"jsonrpc": "2.0", "id": message["id"], "result": script.get("result") if scripted else {}})
     if scripted:
-        for body in script.pop("then", ()):
-            send(body)
-        if script.get("die"):
-            sys.exit(9)
+        said += script.pop("then", ())
+    send(*said)
+    if scripted and script.get("die"):
+        sys.exit(9)
 
 
 def main() -> None:
