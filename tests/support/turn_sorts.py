@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hypothesis import strategies as st
+
 from refold_protocol.ids import ApprovalId, CallId, InputId
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.events import (
@@ -124,3 +126,46 @@ def with_a_replace(log: Log) -> None:
 
 def without_a_step(_: Log) -> None:
     pass
+
+
+@st.composite
+def talks(draw: st.DrawFn) -> Log:
+    """Draw a log in which inputs of every sort come, wait, join turns, are taken back, or stay."""
+    log, waiting, number = Log(), list[InputId](), 0
+
+    def come() -> None:
+        nonlocal number
+        for _ in range(draw(st.integers(0, 2))):
+            number += 1
+            key = draw(st.sampled_from((None, None, "k", f"k{number}")))
+            mode = draw(st.sampled_from(("prompt", "steer", "inject")))
+            given = InputId(draw(st.sampled_from((f"i-{number}", f"i-{number}", f'i"{number}'))))
+            log.add(InputAccepted(given, mode, text_content('A "key":"x".'), CLIENT, key))
+            waiting.append(given)
+
+    def taken() -> InputId | None:
+        return waiting.pop(draw(st.integers(0, len(waiting) - 1))) if waiting and draw(st.booleans()) else None
+
+    def join() -> None:
+        if (given := taken()) is not None:
+            log.append(draw(st.sampled_from((ContextMessage(text_content("So."), CLIENT, "context", given),))))
+        if (given := taken()) is not None:
+            log.append(SteeringMessage(log.work.last_turn, text_content("No."), CLIENT, given))
+
+    for _ in range(draw(st.integers(0, 6))):
+        come()
+        if (gone := taken()) is not None and draw(st.booleans()):
+            log.add(InputSettled(gone, "withdrawn"))
+        log.turn(given=taken())
+        for _ in range(draw(st.integers(1, 2))):
+            join()
+            log.step()
+            come()
+            log.reply("Yes.")
+            log.end_step()
+        if draw(st.integers(0, 5)) == 0:
+            log.step()
+            log.end_step("error")
+        log.end_turn()
+    come()
+    return log

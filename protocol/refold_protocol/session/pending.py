@@ -46,7 +46,7 @@ def pending_step(state: Pending, event: Event) -> Pending:
         case InputAccepted(input=accepted, mode=mode, content=content, source=source, key=key):
             return (*state, PendingInput(accepted, event.seq, mode, content, source, key))
         case UserMessage(input=str(gone)) | ContextMessage(input=str(gone)) | SteeringMessage(input=str(gone)):
-            return tuple(waiting for waiting in state if waiting.input != gone)
+            return tuple(waiting for waiting in state if waiting.input != gone) if state else state
         case InputSettled(input=gone):
             return tuple(waiting for waiting in state if waiting.input != gone)
         case InstanceStart(reason="fork"):

@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from refold_protocol.errors import InvalidEventError
+from refold_protocol.ids import InputId
 from refold_protocol.session.events import Event, RequestHeader, RequestHeaderDelta
 from refold_protocol.session.header import fold_header
 from refold_protocol.session.projection import derive_message
@@ -23,18 +24,21 @@ from refold_protocol.session.work_state import Route
 
 
 class SkimmedTurns(Struct, frozen=True, gc=False):
-    """Whole turns that follow each other, and what was accepted, settled or set between them. `turn` is the number of the
-    last one, `steps` how many it had, `prompted` whether it had a prompt, `end` its `turn/end`.
+    """Whole turns that follow each other, and what was accepted, settled or set between them. `first` and `turn` are the
+    numbers of the first and the last, `steps` how many the last one had, `prompted` whether it had a prompt, `end` its
+    `turn/end`; `opening` is the seq of the first one's `turn/start`, `started` says which turn an input started, `ends` are
+    the seqs at which they close.
 
-    The events that folds need, in order, by what they are for: `starts` open the turns and `ends` are the seqs that close
-    them; `inputs` change what waits; `nodes` are appended to the surface, those of `inputs` that join it too; `headers`;
-    `rules` set or grant something.
+    The events that folds need, in order, by what they are for: `inputs` change what waits, without those that came and went;
+    `nodes` are appended to the surface, those of `inputs` that join it too; `headers`; `rules` set or grant something.
     """
 
+    first: int
     turn: int
     steps: int
     prompted: bool
-    starts: tuple[Event, ...]
+    opening: int
+    started: dict[InputId, int]
     ends: tuple[int, ...]
     end: Event
     inputs: tuple[Event, ...]
@@ -50,11 +54,10 @@ class SkimmedTurns(Struct, frozen=True, gc=False):
 
 def work_over(state: Work, passed: SkimmedTurns) -> Work:
     """Give the work fold behind the turns. Raises InvalidEventError where they may not stand."""
-    first = passed.turn - len(passed.starts) + 1
-    if state.turn is not None or first != state.last_turn + 1:
-        found = f"turn {first} after turn {state.last_turn}" if state.turn is None else f"turn {state.turn} is open"
-        seq = passed.starts[0].seq
-        raise InvalidEventError(f"event {seq} (turn/start) may not stand here: {found}", seq=seq)
+    if state.turn is not None or passed.first != state.last_turn + 1:
+        found = f"turn {passed.first} after turn {state.last_turn}" if state.turn is None else f"turn {state.turn} is open"
+        message = f"event {passed.opening} (turn/start) may not stand here: {found}"
+        raise InvalidEventError(message, seq=passed.opening)
     return Work(
         instance=state.instance,
         began=state.began,

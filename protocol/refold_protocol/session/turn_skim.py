@@ -14,8 +14,16 @@ from itertools import compress
 from operator import itemgetter
 from typing import Final, TypeAlias
 
+from refold_protocol.ids import InputId
 from refold_protocol.session.codec import decode_all, decode_at
-from refold_protocol.session.events import Event, ForeignData, TurnEnd, TurnStart
+from refold_protocol.session.events import (
+    ContextMessage,
+    Event,
+    ForeignData,
+    SteeringMessage,
+    TurnEnd,
+    UserMessage,
+)
 from refold_protocol.session.skim import Lines, Skim
 from refold_protocol.session.skimmed_turns import SkimmedTurns
 
@@ -74,37 +82,78 @@ class TurnSkim:
                 yield passed
 
     def _passed(self, letters: bytes, start: int, end: int) -> SkimmedTurns | None:
+        """Give such turns whole; None where something in them is told apart by more than its type: a replace, a foreign type
+        whose name begins like one of ours, numbers of turns that do not agree."""
         if self._skim.is_waiting:
             return None
-        first = self._first
-        ends = tuple([first + found.start() for found in _END.finditer(letters, start, end)])
+        last = self._event(end - 1)
+        turn = last.data.turn if isinstance(last.data, TurnEnd) else 0
+        ends = tuple([self._first + found.start() for found in _END.finditer(letters, start, end)])
+        starts = [found.start() for found in _START.finditer(letters, start, end)]
+        first = turn - len(ends) + 1
+        started = _started([self._lines[at] for at in starts], first)
+        if started is None:
+            return None
+        events, kinds = self._lasting(letters, start, end)
+        nodes = _of(events, kinds, _NODES)
+        if any(type(event.data) is ForeignData for event in events) or any(event.surface_op != "append" for event in nodes):
+            return None
+        inputs, rules, headers = (_of(events, kinds, those) for those in (_INPUTS, _RULES, _HEADERS))
+        steps, prompted = letters.count(b"s", starts[-1], end), letters.find(b"U", starts[-1], end) >= 0
+        self._skim.pass_over(end - start)
+        opening = self._first + starts[0]
+        return SkimmedTurns(first, turn, steps, prompted, opening, started, ends, last, inputs, nodes, headers, rules)
+
+    def _lasting(self, letters: bytes, start: int, end: int) -> tuple[list[Event], bytes]:
+        """Give the events of a stretch that last, and the letter of each. What was accepted without a key, and joined the
+        history in that stretch, does not."""
         places = [found.start() for found in _LASTING.finditer(letters, start, end)]
-        lines = [self._lines[place] for place in places]
-        events = decode_all(lines, [first + place for place in places])
+        events = decode_all([self._lines[at] for at in places], [self._first + at for at in places])
         kinds = letters[start:end].translate(None, _PASSED_BY)
-        steps = letters.count(_STEP, letters.rindex(_START, start, end), end)
-        passed = _sorted(events, kinds, ends, decode_at(self._lines[end - 1], first + end - 1), steps)
-        if passed is not None:
-            self._skim.pass_over(end - start)
-        return passed
+        joined: dict[InputId | None, int] = {
+            event.data.input: at
+            for at, event in zip(places, events, strict=True)
+            if isinstance(event.data, (UserMessage, ContextMessage, SteeringMessage)) and event.data.input is not None
+        }
+        accepted = [found.start() for found in _ACCEPTED.finditer(letters, start, end)]
+        waiting = [at for at in accepted if at >= joined.get(_input_of(self._lines[at]), -1)]
+        if not waiting:
+            return events, kinds
+        more = [(at, self._event(at), b"I") for at in waiting]
+        them = [(at, event, kinds[place : place + 1]) for place, (at, event) in enumerate(zip(places, events, strict=True))]
+        both = sorted([*them, *more], key=itemgetter(0))
+        return [event for _, event, _ in both], b"".join([kind for *_, kind in both])
+
+    def _event(self, at: int) -> Event:
+        return decode_at(self._lines[at], self._first + at)
 
     def _one_by_one(self, start: int, end: int) -> Iterator[Event]:
         return self._skim.events(self._lines[start:end])
 
 
-def _sorted(events: Sequence[Event], kinds: bytes, ends: tuple[int, ...], end: Event, steps: int) -> SkimmedTurns | None:
-    """Sort what lasts of some turns by what it is for; None where something in them is told apart by more than its type: a
-    replace, a foreign type whose name begins like one of ours, numbers of turns that do not agree."""
-    nodes, starts = _of(events, kinds, _NODES), _of(events, kinds, _STARTS)
-    if any(type(event.data) is ForeignData for event in events) or any(event.surface_op != "append" for event in nodes):
+def _started(lines: Sequence[bytes], first: int) -> dict[InputId, int] | None:
+    """Read what started these turns, the first of which has that number, out of their `turn/start` as `seal` writes it: the
+    turn of each input. None where a line says another number, or says it in another way."""
+    started: dict[InputId, int] = {}
+    for turn, line in enumerate(lines, first):
+        if b'"data":{"turn":%d,"trigger":{' % turn not in line:
+            return None
+        place = line.rfind(b'"input":"')
+        if place >= 0:
+            given = line[place + 9 : -4]
+            if not (line.endswith(b'"}}}') and _PLAIN.fullmatch(given)):
+                return None
+            started[InputId(given.decode())] = turn
+    return started
+
+
+def _input_of(line: bytes) -> InputId | None:
+    """Read the id out of an `input/accepted` without a key, as `seal` writes it; None for any other."""
+    place = line.find(b'"data":{"input":"')
+    if place < 0 or b'"key":' in line:
         return None
-    numbers = [start.data.turn for start in starts if isinstance(start.data, TurnStart)]
-    turn = numbers[-1]
-    if numbers != list(range(turn - len(ends) + 1, turn + 1)) or not isinstance(end.data, TurnEnd) or end.data.turn != turn:
-        return None
-    inputs, rules, headers = (_of(events, kinds, those) for those in (_INPUTS, _RULES, _HEADERS))
-    prompted = kinds.rfind(b"U") > kinds.rfind(_START)
-    return SkimmedTurns(turn, steps, prompted, starts, ends, end, inputs, nodes, headers, rules)
+    given = line[place + 17 : line.find(b'"', place + 17)]
+    return InputId(given.decode()) if _PLAIN.fullmatch(given) else None
 
 
 def _of(events: Sequence[Event], kinds: bytes, those: bytes) -> tuple[Event, ...]:
@@ -129,7 +178,7 @@ _LETTERS: Final = _Letters(
     {
         _key(name): letter
         for name, letter in {
-            "turn/start": b"T",
+            "turn/start": b"b",
             "turn/end": b"z",
             "step/start": b"s",
             "step/end": b"e",
@@ -145,7 +194,7 @@ _LETTERS: Final = _Letters(
             "user/message": b"U",
             "context/message": b"C",
             "steering/message": b"S",
-            "input/accepted": b"I",
+            "input/accepted": b"a",
             "input/settled": b"I",
             "session/settings": b"G",
             "session/title": b"i",
@@ -154,20 +203,21 @@ _LETTERS: Final = _Letters(
         }.items()
     }
 )
-"""Types of events by a letter each; capital where folds need what the event says."""
+"""Types of events by a letter each; capital where folds need all that the event says."""
 
-_START: Final = b"T"
-_STEP: Final = b"s"
 _PASSED_BY: Final = b"abcdefghijklmnopqrstuvwxyz"
 _LASTING: Final = re.compile(b"[A-Z]")
+_START: Final = re.compile(b"b")
+_ACCEPTED: Final = re.compile(b"a")
 _END: Final = re.compile(b"z")
+_PLAIN: Final = re.compile(rb"[\w-]++", re.ASCII)
 
-_ONE: Final = b"[iIG]*+T[iIGCS]*+(?:U[iIGCS]*+)?+(?:s[iIGH]*+r[iIGc]*+A[iIGtRPC]*+e[iIGCS]*+)++z"
+_ONE: Final = b"[aiIG]*+b[aiIGCS]*+(?:U[aiIGCS]*+)?+(?:s[aiIGH]*+r[aiIGc]*+A[aiIGtRPC]*+e[aiIGCS]*+)++z"
 """A turn that goes the ordinary way: `work.py`'s grammar, less what is seldom. Before it, what may stand between turns."""
 _TURN: Final = re.compile(_ONE)
 _TURNS: Final = re.compile(b"(?:%b)++" % _ONE)
 
-_OPEN_TURN: Final = re.compile(b"T[A-SU-Za-y]*+$")
+_OPEN_TURN: Final = re.compile(b"b[A-Zac-y]*+$")
 """What may become a turn: its start, no end of one, and nothing that is in no such turn."""
 
 
@@ -177,7 +227,6 @@ def _marking(letters: bytes) -> bytes:
 
 
 _NODES: Final = _marking(b"UCSAR")
-_STARTS: Final = _marking(b"T")
 _INPUTS: Final = _marking(b"IUCS")
 _HEADERS: Final = _marking(b"H")
 _RULES: Final = _marking(b"GP")

@@ -141,10 +141,9 @@ class Ledger:
                 self._note(event)
 
     def _index_turns(self, passed: SkimmedTurns) -> None:
-        for event in chain(passed.starts, passed.inputs, passed.nodes):
-            if type(event.data) in _INDEXED:
-                self._note(event)
-        self._end_of_turn.update(zip(range(passed.turn - len(passed.ends) + 1, passed.turn + 1), passed.ends, strict=True))
+        self._index(chain(passed.inputs, passed.nodes))
+        self._turn_of_input.update(passed.started)
+        self._end_of_turn.update(zip(range(passed.first, passed.turn + 1), passed.ends, strict=True))
         self._last_end = passed.end
 
     def _note(self, event: Event) -> None:

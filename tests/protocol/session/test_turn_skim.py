@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from refold_protocol.errors import InvalidEventError, SessionCorruptionError
+from refold_protocol.ids import InputId
 from refold_protocol.session.codec import CHUNK, seal
 from refold_protocol.session.events import (
     Draft,
+    InputAccepted,
     SessionTitle,
     TurnStart,
 )
-from refold_protocol.session.messages import TextDelta
+from refold_protocol.session.messages import TextDelta, text_content
 from refold_protocol.session.skimmed_turns import SkimmedTurns, horizon_over, work_over
 from refold_protocol.session.turn_skim import MOST_LINES, Skimmed, TurnSkim
 from refold_protocol.session.work import fold_work
@@ -24,8 +26,10 @@ from refold_server.loop.folds import NOTHING_KNOWN, Folds, fold_all, folds_over,
 from tests.support.log_strategies import logs
 from tests.support.logs import CLIENT, HEADER, Log, call
 from tests.support.turn_sorts import (
+    answered,
     ordinary,
     retried,
+    talks,
     with_a_foreign_event,
     with_a_foreign_event_whose_name_begins_like_one_of_ours,
     with_a_replace,
@@ -55,8 +59,7 @@ def folded(items: list[Skimmed], state: Folds = NOTHING_KNOWN) -> Folds:
 
 def whole(items: list[Skimmed]) -> list[int]:
     """Give the turns that come whole."""
-    behind = [item.starts for item in items if isinstance(item, SkimmedTurns)]
-    return [start.data.turn for starts in behind for start in starts if isinstance(start.data, TurnStart)]
+    return [turn for item in items if isinstance(item, SkimmedTurns) for turn in range(item.first, item.turn + 1)]
 
 
 @given(logs(), st.integers(0, 10_000), st.lists(st.integers(0, 10_000), max_size=3), st.sets(st.integers(0, 60)))
@@ -67,6 +70,54 @@ def test_the_folds_of_what_is_skimmed_are_the_folds_of_all_wherever_the_log_ends
     lines = [event.line for event in events]
     places = sorted(cut % (len(lines) + 1) for cut in cuts)
     assert folded(skimmed(lines, *places, bare=bare)) == fold_all(events)
+
+
+@given(talks(), st.lists(st.integers(0, 10_000), max_size=3))
+def test_what_waits_what_started_turns_and_every_key_is_told(log: Log, cuts: list[int]) -> None:
+    items = skimmed(log.lines, *sorted(cut % (len(log.events) + 1) for cut in cuts))
+    assert folded(items) == fold_all(log.events)
+    started = {given: turn for item in items if isinstance(item, SkimmedTurns) for given, turn in item.started.items()}
+    inside = set(whole(items))
+    triggers = [event.data for event in log.events if isinstance(event.data, TurnStart)]
+    assert started == {one.trigger.input: one.turn for one in triggers if one.turn in inside and one.trigger.input is not None}
+    events = [event for item in items for event in (item.inputs if isinstance(item, SkimmedTurns) else (item,))]
+    keyed = [event for event in log.events if isinstance(event.data, InputAccepted) and event.data.key is not None]
+    assert [event for event in events if event in keyed] == keyed
+
+
+def test_an_input_that_came_and_went_leaves_nothing_and_one_with_a_key_does() -> None:
+    log = Log()
+    log.turn(given=log.accept("i-1"))
+    answered(log)
+    log.end_turn()
+    log.add(InputAccepted(InputId("i-2"), "prompt", text_content('Say "key": 1.'), CLIENT, "k2"))
+    log.turn(given=InputId("i-2"))
+    answered(log)
+    log.end_turn()
+    log.accept("i-3")
+    log.turn("Another one.")
+    answered(log)
+    log.end_turn()
+    (item,) = skimmed(log.lines)
+    assert isinstance(item, SkimmedTurns)
+    assert [event.data.input for event in item.inputs if isinstance(event.data, InputAccepted)] == ["i-2", "i-3"]
+    assert item.started == {"i-1": 1, "i-2": 2}
+    assert folded([item]) == fold_all(log.events)
+    assert [one.input for one in folded([item]).pending] == ["i-3"]
+
+
+@pytest.mark.parametrize("name", ["i\u00e9", 'i"1', "i\\1", "", "x" * 200, '"key":"'])
+def test_ids_that_need_escapes_are_read_all_the_same(name: str) -> None:
+    log = Log()
+    log.turn(given=log.accept(name))
+    answered(log)
+    log.end_turn()
+    log.accept(f"{name}2")
+    log.whole_turn()
+    items = skimmed(log.lines)
+    assert folded(items) == fold_all(log.events)
+    started = {given: turn for item in items if isinstance(item, SkimmedTurns) for given, turn in item.started.items()}
+    assert started in ({}, {name: 1})
 
 
 @given(st.integers(0, 10_000), st.integers(0, 10_000))
@@ -128,7 +179,7 @@ def test_turns_out_of_order_are_refused() -> None:
     with pytest.raises(InvalidEventError, match="turn 3 after turn 0"):
         work_over(NOTHING_KNOWN.work, last)
     with pytest.raises(InvalidEventError, match="turn 1 is open"):
-        work_over(fold_work(log.events[: first.starts[0].seq + 1]), last)
+        work_over(fold_work(log.events[: first.opening + 1]), last)
 
 
 def test_a_turn_whose_end_names_another_turn_is_refused() -> None:
@@ -151,7 +202,7 @@ def test_the_horizon_behind_turns_shares_the_nodes_before_them() -> None:
     log = ordinary(retried)
     item = skimmed(log.lines)[-1]
     assert isinstance(item, SkimmedTurns)
-    before = fold_all(log.events[: item.starts[0].seq]).horizon
+    before = fold_all(log.events[: item.opening]).horizon
     behind = horizon_over(before, item)
     assert behind.surface.nodes.extends(before.surface.nodes)
     assert behind.history.extends(before.history)
