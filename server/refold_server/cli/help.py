@@ -186,7 +186,7 @@ def exits_text(command: str | None) -> str:
 
 def defaults_text() -> str:
     """Give what holds on this machine where neither an option nor the environment says anything. Imports what finds it."""
-    from refold_server.config import default_config_path, default_store_path
+    from refold_server.config_file import default_config_path, default_store_path
 
     config, store = printable(str(default_config_path())), printable(str(default_store_path()))
     return (

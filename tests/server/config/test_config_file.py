@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from refold_protocol.errors import ConfigError
-from refold_server.config import default_config_path, default_store_path, load_config
+from refold_server.config_file import default_config_path, default_store_path, load_config
 
 
 @pytest.fixture(autouse=True)
