@@ -94,7 +94,7 @@ def json_object(value: object) -> JsonText:
 def plain_table(value: object) -> object:
     """Give a table back: its dialect checks what it holds. Raises RefusedValueError for anything else."""
     if not isinstance(value, dict):
-        raise RefusedValueError
+        raise RefusedValueError("write it as [providers.NAME.options]")
     return cast("object", value)
 
 
@@ -133,16 +133,19 @@ class ProviderConfig(Struct, frozen=True):
         JsonText,
         Meta(
             description="settings of the dialect",
-            extra={"read": plain_table, "expects": "a table", "secret": True},
-            extra_json_schema={"type": "object"},
+            extra={"read": plain_table, "expects": "a table", "schema": {"type": "object"}},
         ),
     ]
     base_url: Annotated[
         str | None,
         Meta(
             description="address of the server, with the path of its version",
-            extra={"read": http_address, "expects": "an http or https address", "required": True},
-            extra_json_schema={"pattern": "^https?://"},
+            extra={
+                "read": http_address,
+                "expects": "an http or https address",
+                "schema": {"type": "string", "pattern": "^https?://[^@?#]+$"},
+                "required": True,
+            },
         ),
     ] = None
     key_env: Annotated[
@@ -184,7 +187,7 @@ class CompactionConfig(Struct, frozen=True):
 
 
 class ModelConfig(Struct, frozen=True):
-    """What is known of a model, and what it is sent. What is not set is not sent."""
+    """What is known of a model, and what its requests carry. `name` is `provider/model`."""
 
     name: str
     context_window: Annotated[Tokens | None, Meta(description="size of the model's window, prompt and reply together")] = None
@@ -210,8 +213,12 @@ class ModelConfig(Struct, frozen=True):
         JsonText | None,
         Meta(
             description="members of the request's body, merged into it as they are",
-            extra={"read": json_object, "expects": "a table of values that JSON has", "secret": True},
-            extra_json_schema={"type": "object"},
+            extra={
+                "read": json_object,
+                "expects": "a table of values that JSON has",
+                "schema": {"type": "object"},
+                "secret": True,
+            },
         ),
     ] = None
     compaction: Annotated[
@@ -349,7 +356,8 @@ class Config(Struct, frozen=True):
 
 
 class Setting(Struct, frozen=True):
-    """What the annotation of a field says. `kind` is its type, which msgspec checks, `read` converts where a type cannot.
+    """What the annotation of a field says. `kind` is its type, which msgspec checks; where a type cannot, `read` converts, and
+    `schema` is the value's JSON Schema.
     `table` is the struct of a table of settings; `names` says that the user names the members, each one a `table` or a value
     of `kind`. `expects` ends "KEY expects …" where the type does not say it; `secret` keeps the value out of every output;
     `missing` names what this release does not have yet."""
@@ -363,6 +371,7 @@ class Setting(Struct, frozen=True):
     expects: str = ""
     unit: str = ""
     read: Callable[[object], object] | None = None
+    schema: Mapping[str, object] | None = None
     secret: bool = False
     required: bool = False
     missing: str = ""

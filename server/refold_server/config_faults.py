@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args, get_origin
 
 from msgspec import Struct, inspect
 
@@ -44,8 +44,12 @@ class Origin(Struct, frozen=True):
         quoted = f"(?:{name}|\"{name}\"|'{name}')"
         sets = re.compile(rf"^\s*(?:[^#=]*[.{{,\s])?{quoted}\s*=|[{{,]\s*{quoted}\s*=")
         opens = re.compile(rf"^\s*\[+[^#]*(?<![A-Za-z0-9_-]){quoted}\s*\]")
-        lines = [n for n, line in enumerate(self.text.split("\n"), 1) if sets.search(line) or opens.search(line)]
-        return lines[0] if len(lines) == 1 else None
+        lines = list(enumerate(self.text.split("\n"), 1))
+        found = [n for n, line in lines if sets.search(line) or opens.search(line)]
+        if len(found) > 1:  # those in other tables do not count
+            tables = dict(_tables(lines))
+            found = [n for n in found if tables[n] == key[: len(tables[n])]]
+        return found[0] if len(found) == 1 else None
 
 
 BUILT_IN: Final = Origin("built-in", "built-in")
@@ -61,16 +65,14 @@ def near(word: str, words: Sequence[str]) -> str:
     """Give a hint at the word that was probably meant, or nothing."""
     from difflib import get_close_matches  # on use: only wrong configurations need it
 
-    found = get_close_matches(word[:_LONGEST_PART], words, n=1)
+    start = word[:_LONGEST_PART]
+    found = get_close_matches(start, words, n=1) or get_close_matches(start.lower(), words, n=1)
     return f"did you mean {found[0]!r}?" if found else ""
 
 
 def meant(setting: Setting, value: object) -> str:
     """Give a hint at the one of a setting's words that was probably meant, or nothing."""
-    kind = inspect.type_info(setting.kind)
-    kind = kind.type if isinstance(kind, inspect.Metadata) else kind
-    words = [str(word) for word in kind.values] if isinstance(kind, inspect.LiteralType) else []
-    return near(value, words) if isinstance(value, str) else ""
+    return near(value, [str(word) for word in _literals(setting.kind)]) if isinstance(value, str) else ""
 
 
 def described(value: object) -> str:
@@ -102,24 +104,50 @@ def expected(setting: Setting) -> str:
     match kind:
         case inspect.BoolType():
             return "true or false"
-        case inspect.LiteralType(values=values):
-            words = [json.dumps(value) for value in values]
+        case inspect.LiteralType():
+            words = [json.dumps(value) for value in _literals(setting.kind)]
             if setting.missing:
                 return f"{', '.join(words)}, or to be left out"
             return " or ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
         case inspect.IntType() | inspect.FloatType():
             noun = "whole number" if isinstance(kind, inspect.IntType) else "number"
-            return f"a {noun}{f' of {setting.unit}' if setting.unit else ''} {_range(kind)}"
+            return f"a {noun}{f' of {setting.unit}' if setting.unit else ''}{_range(kind)}"
         case _:
             return "to be left out"
 
 
+def _tables(lines: list[tuple[int, str]]) -> Iterator[tuple[int, Key]]:
+    """Give for each line the table that it stands in."""
+    import tomllib  # on use: only files have lines
+
+    table: Key = ()
+    for number, line in lines:
+        if line.lstrip().startswith("["):
+            try:
+                found: Any = tomllib.loads(line)
+            except tomllib.TOMLDecodeError:  # the middle of an array
+                found = {}
+            path: list[str] = []
+            while isinstance(found, dict) and found:
+                part, found = next(iter(found.items()))  # pyright: ignore[reportUnknownVariableType]
+                path.append(str(part))  # pyright: ignore[reportUnknownArgumentType]
+            table = tuple(path) or table
+        yield number, table
+
+
+def _literals(kind: Any) -> tuple[Any, ...]:
+    """Give the values of a Literal in their order, nothing for another type."""
+    while get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    return get_args(kind) if get_origin(kind) is Literal else ()
+
+
 def _range(kind: Any) -> str:
     """Write bounds. The largest whole number that JSON readers agree on is no bound that a person meets."""
-    low = f"above {kind.gt:g}" if kind.gt is not None else f"from {_figure(kind.ge)}"
-    if kind.le is None or kind.le >= 2**53:
-        return low.replace("from", "of at least", 1)
-    return f"{low} {'to' if kind.gt is None else 'and at most'} {_figure(kind.le)}"
+    unbounded = kind.le is None or kind.le >= 2**53
+    if kind.gt is not None:
+        return f" above {_figure(kind.gt)}{'' if unbounded else f' and at most {_figure(kind.le)}'}"
+    return f", at least {_figure(kind.ge)}" if unbounded else f" from {_figure(kind.ge)} to {_figure(kind.le)}"
 
 
 def _figure(value: float) -> str:

@@ -171,6 +171,8 @@ def read_toml(text: str, name: str) -> Settings:
         found = _TOML_PLACE.search(str(error))
         line = None if found is None else int(found[1] or text.count("\n") + 1)
         reason = _TOML_PLACE.sub("", str(error)).strip() or "not TOML"
+        reason = re.sub(r"^Cannot declare \((.*?),?\) twice$", r"the table \1 stands twice", reason)
+        reason = reason.replace("Cannot overwrite a value", "a key stands twice")
         raise ConfigError(WHOLE_FILE, f"not valid TOML: {reason}", file=name, line=line) from None
     return read_table(table, Origin("file", name, text))
 

@@ -141,6 +141,7 @@ def test_everything_that_can_be_set_is_read() -> None:
         ("[timeouts]\nconnect_s = -1", "timeouts.connect_s", 2, "above 0 and at most 86400; it is -1"),
         ("[timeouts]\ntotal_s = inf", "timeouts.total_s", 2, "it is inf"),
         ('[log]\nlevel = "warn"', "log.level", 2, "did you mean 'warning'"),
+        ('[log]\nlevel = "INFO"', "log.level", 2, "did you mean 'info'"),
     ],
 )
 def test_a_wrong_setting_is_told_by_key_line_and_reason(text: str, key: str, line: int, said: str) -> None:
@@ -172,6 +173,15 @@ def test_what_describes_this_release_is_accepted() -> None:
         LOCAL + 'key_command = ["sk-secret-1", 1]',
         LOCAL + 'key_command = "sk-secret-1"',
         LOCAL + 'headers = {authorization = "sk-secret-1 é"}',
+        LOCAL + 'headers = "sk-secret-1"',
+        LOCAL + 'options = "sk-secret-1"',
+        LOCAL + 'api_key = "sk-secret-1"',
+        LOCAL + '[models."local/x"]\nextra = "sk-secret-1"',
+        LOCAL.replace("chat-completions", "sk-secret-1"),
+        LOCAL.replace("http://127.0.0.1:8080/v1", "sk-secret-1"),
+        LOCAL.replace("127", "me:sk-secret-1@[127"),
+        'providers.local = "sk-secret-1"',
+        'providers = "sk-secret-1"',
     ],
 )
 def test_a_key_that_was_put_in_the_wrong_place_is_not_repeated(text: str) -> None:
@@ -195,9 +205,25 @@ def test_broken_toml_is_told_with_its_line(text: str, line: int | None) -> None:
     assert "TOML" in message or "deep" in message
 
 
-def test_a_key_that_stands_twice_has_no_line() -> None:
-    other = LOCAL.replace("local", "other")
-    assert _fault(LOCAL + 'key_env = "1"\n' + other + 'key_env = "1"')[1] is None
+def test_a_key_that_stands_in_two_tables_is_found_in_its_own() -> None:
+    other = LOCAL.replace("local", '"an.other"')
+    assert _fault(LOCAL + 'key_env = "K"\n' + other + 'key_env = "1"')[:2] == ('providers."an.other".key_env', 8)
+    assert _fault(LOCAL + 'key_env = "1"\n' + other + 'key_env = "K"')[:2] == ("providers.local.key_env", 4)
+
+
+def test_a_key_that_a_search_finds_twice_has_no_line() -> None:
+    assert _fault('[limits]\nsteps = 0\n[log]\nlevel = """\n[limits]\nsteps = 1\n"""')[1] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[limits]\n[limits]", "not valid TOML: the table 'limits' stands twice (c.toml, line 2)"),
+        ("model = 'a/b'\nmodel = 'a/b'", "not valid TOML: a key stands twice (c.toml, line 2)"),
+    ],
+)
+def test_what_stands_twice_is_told_in_plain_words(text: str, said: str) -> None:
+    assert said in _fault(text)[2]
 
 
 @pytest.mark.parametrize(
