@@ -124,13 +124,14 @@ def _tables(lines: list[tuple[int, str]]) -> Iterator[tuple[int, Key]]:
     for number, line in lines:
         if line.lstrip().startswith("["):
             try:
-                found: Any = tomllib.loads(line)
+                found: dict[str, Any] = tomllib.loads(line)
             except tomllib.TOMLDecodeError:  # the middle of an array
                 found = {}
             path: list[str] = []
-            while isinstance(found, dict) and found:
-                part, found = next(iter(found.items()))  # pyright: ignore[reportUnknownVariableType]
-                path.append(str(part))  # pyright: ignore[reportUnknownArgumentType]
+            while found:
+                ((part, below),) = found.items()
+                path.append(part)
+                found = {} if isinstance(below, list) else below
             table = tuple(path) or table
         yield number, table
 
@@ -144,10 +145,10 @@ def _literals(kind: Any) -> tuple[Any, ...]:
 
 def _range(kind: Any) -> str:
     """Write bounds. The largest whole number that JSON readers agree on is no bound that a person meets."""
-    unbounded = kind.le is None or kind.le >= 2**53
+    highest = None if kind.le is None or kind.le >= 2**53 else _figure(kind.le)
     if kind.gt is not None:
-        return f" above {_figure(kind.gt)}{'' if unbounded else f' and at most {_figure(kind.le)}'}"
-    return f", at least {_figure(kind.ge)}" if unbounded else f" from {_figure(kind.ge)} to {_figure(kind.le)}"
+        return f" above {_figure(kind.gt)}{'' if highest is None else f' and at most {highest}'}"
+    return f", at least {_figure(kind.ge)}" if highest is None else f" from {_figure(kind.ge)} to {highest}"
 
 
 def _figure(value: float) -> str:
