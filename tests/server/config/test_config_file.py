@@ -96,7 +96,7 @@ def test_a_file_is_read_with_a_byte_order_mark_and_with_any_line_ends(home: Path
     assert caught.value.details["line"] == 2
 
 
-def test_a_file_that_is_much_too_large_is_not_read_to_its_end(home: Path) -> None:
+def test_a_file_that_is_much_too_large_is_refused(home: Path) -> None:
     file = _write(home / "c.toml", "#" * MAX_FILE_BYTES)
     assert load_config(file, {}).limits.steps == 50
     _write(file, "#" * (MAX_FILE_BYTES + 1))
