@@ -67,9 +67,9 @@ def http_address(value: object) -> str:
     """Give an http or https address without the slash at its end. Raises RefusedValueError."""
     if not isinstance(value, str):
         raise RefusedValueError
-    if not value.startswith(("http://", "https://")):
+    if re.match("https?://", value, re.IGNORECASE) is None:
         raise RefusedValueError("begin it with http:// or https://")
-    if re.search(r"[@?#]", value):
+    if re.search(r"[?#]|//[^/]*@", value):
         raise RefusedValueError("leave out user names, queries and fragments")
     try:
         parts = urlsplit(value)
@@ -143,7 +143,7 @@ class ProviderConfig(Struct, frozen=True):
             extra={
                 "read": http_address,
                 "expects": "an http or https address",
-                "schema": {"type": "string", "pattern": "^https?://[^@?#]+$"},
+                "schema": {"type": "string", "pattern": "^https?://[^?#]+$"},
                 "required": True,
             },
         ),

@@ -161,6 +161,11 @@ def test_what_this_release_would_not_act_on_is_refused(text: str, said: str) -> 
     assert said in _fault(text)[2]
 
 
+@pytest.mark.parametrize("address", ["HTTP://h/v1", "https://h:8/@team/v1", "http://[::1]:8080/v1"])
+def test_an_address_is_taken_in_every_form_that_holds_no_secret(address: str) -> None:
+    assert _config(LOCAL.replace("http://127.0.0.1:8080/v1", f"{address}/")).providers[1].base_url == address
+
+
 def test_what_describes_this_release_is_accepted() -> None:
     text = '[retry]\nattempts = 1\n[permissions]\nmode = "ask"\n'
     assert _config(text) == _config("")
