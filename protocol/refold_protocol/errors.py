@@ -110,7 +110,8 @@ class InvariantError(RefoldError):
 
 
 class ConfigError(RefoldError):
-    """A wrong setting. `key` is its path, `line` its line in the file where one search finds it."""
+    """A wrong setting. `key` is its path, `reason` says what is wrong with it, `line` is its line in the file where one
+    search finds it."""
 
     kind = "config.invalid"
 
@@ -118,6 +119,7 @@ class ConfigError(RefoldError):
         place = "" if file is None else f" ({file}{'' if line is None else f', line {line}'})"
         super().__init__(f"{key}: {reason}{place}", key=key, file=file, line=line)
         self.key = key
+        self.reason = reason
 
 
 class SessionError(RefoldError):

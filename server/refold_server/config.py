@@ -1,95 +1,414 @@
-"""Owns where the configuration comes from, and in which order sources win.
+"""The configuration: one tree of structs, whose annotations say of each setting what it takes, its bounds and what it is for.
 
-From the weakest: refold's defaults; the file in the platform's configuration folder, or the one that REFOLD_CONFIG or, above
-it, `--config` names instead; the client's `initializationOptions`; REFOLD_LIVE_CHECK; REFOLD_STORE; `--store`; `--model`.
-A workspace never configures anything. Since an editor may take its options from the workspace that it shows, they cannot
-name providers and plugins: a cloned repository must neither run code nor send keys to another address.
+Reading a file, the reference page, the JSON Schema and `refold config` follow these annotations; nothing else lists settings.
+A field whose annotation has a description is a setting and bears its name. The other fields are filled in by refold. Knows no
+files and no TOML. Nothing here holds a secret, except HTTP headers, which are never logged or recorded.
 """
 
-from __future__ import annotations
+from __future__ import annotations  # annotations are read when a setting is given: a start without settings pays nothing
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Final
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, TypeAlias, Union, cast, get_args, get_origin
+from urllib.parse import urlsplit
 
-from refold_protocol.errors import ConfigError
-from refold_server.config_build import build_config
-from refold_server.config_read import WHOLE_FILE, Origin, Settings, read_table, read_toml
-from refold_server.config_types import Config
+from msgspec import NODEFAULT, Meta, Struct, convert
+from msgspec.structs import fields
 
-__all__ = ["Config", "config_file", "default_config_path", "default_skills_path", "default_store_path", "load_config"]
-
-_CLIENT: Final = Origin("initializationOptions")
-_FILE_ONLY: Final = ("providers", "plugins")
-
-
-def load_config(
-    path: Path | None,
-    env: Mapping[str, str],
-    *,
-    options: Mapping[str, object] | None = None,
-    store: str | None = None,
-    model: str | None = None,
-) -> Config:
-    """Read the configuration. `path` is `--config`, `options` the settings among `initializationOptions` (a table as in
-    the file), `store` is `--store`, `model` is `--model`.
-
-    Raises ConfigError for the first fault, naming the key, what is expected, and file and line where they are known.
-    """
-    given = _file_settings(path, env)
-    for name in _FILE_ONLY:
-        if name in (options or {}):
-            raise _CLIENT.fault((name,), "can be set in the configuration file only, not by a client")
-    given.update(read_table(options or {}, _CLIENT))
-    if env.get("REFOLD_LIVE_CHECK"):
-        given.update(read_table({"checks": {"live": env["REFOLD_LIVE_CHECK"]}}, Origin("REFOLD_LIVE_CHECK")))
-    for text, name in ((env.get("REFOLD_STORE") or None, "REFOLD_STORE"), (store, "--store")):
-        if text is not None:
-            place = str(Path(text).absolute()) if text.strip() else text
-            given.update(read_table({"store": {"path": place}}, Origin(name)))
-    if model is not None:
-        given.update(read_table({"model": model}, Origin("--model")))
-    return build_config(given, default_store_path)
+from refold_protocol.errors import InvalidJsonError
+from refold_protocol.json_text import JsonText, compact_json
+from refold_protocol.session.density import Counting
 
 
-def config_file(path: Path | None, env: Mapping[str, str]) -> tuple[Path, str | None]:
-    """Give the configuration file that is read where `--config` is `path`, and what names it: `--config`, `REFOLD_CONFIG`,
-    or None for the platform's, which need not exist."""
-    if path is not None:
-        return path, "--config"
-    named = env.get("REFOLD_CONFIG")
-    return (Path(named), "REFOLD_CONFIG") if named else (default_config_path(), None)
+class Names(Struct, frozen=True):
+    """A table whose members the user names. `shown` stands for a name in documents, `fault` says how a wrong one is wrong."""
+
+    shown: str
+    pattern: str
+    fault: str
 
 
-def default_config_path() -> Path:
-    """Give the path of the configuration file that is read when no other is named; it need not exist."""
-    import platformdirs  # on use: it takes a third of the time that a whole start may
+_TEXT: Final = r"\A(?=.*\S)[^\x00-\x1f\x7f]*\Z"
+_MODEL: Final = r"\A(?=[^/]*[^/\s][^/]*/.*\S)[^\x00-\x1f\x7f]*\Z"
+_PROVIDERS: Final = Names(
+    "NAME",
+    r"\A[A-Za-z0-9_.-]{1,64}\Z",
+    "a provider's name is made of letters, digits, dots, dashes and underscores, at most 64 of them",
+)
+_MODELS: Final = Names("PROVIDER/MODEL", _MODEL, 'a model is named "provider/model"')
+_HEADERS: Final = Names("HEADER", r"\A[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z", "not a name that an HTTP header can have")
 
-    return platformdirs.user_config_path("refold", appauthor=False) / "config.toml"
+_RETRIES: Final = "automatic retries"
+
+Text: TypeAlias = Annotated[str, Meta(pattern=_TEXT, extra={"expects": "a string that is not blank"})]
+Texts: TypeAlias = tuple[Annotated[str, Meta(min_length=1)], ...]
+AbsolutePath: TypeAlias = Annotated[Path, Meta(extra={"expects": "an absolute path, or one that begins with ~/"})]
+ModelName: TypeAlias = Annotated[
+    str,
+    Meta(pattern=_MODEL, extra={"expects": '"provider/model"'}),
+]
+Tokens: TypeAlias = Annotated[int, Meta(ge=1, le=2**53, extra={"unit": "tokens"})]
+Bytes: TypeAlias = Annotated[int, Meta(ge=1 << 20, le=1 << 46, extra={"unit": "bytes"})]
+Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86_400, extra={"unit": "seconds"})]
+
+Mode: TypeAlias = Literal["ask", "allow", "deny"]
+"""What happens with a call that changes something: a person is asked, it runs, it does not run."""
 
 
-def default_store_path() -> Path:
-    """Give the folder of logs where nothing else is configured."""
-    import platformdirs
-
-    return platformdirs.user_data_path("refold", appauthor=False)
+class RefusedValueError(ValueError):
+    """A value is not what its setting takes. The message is a hint for the person, or empty. Beside a hint the value is not
+    repeated: it may hold a secret."""
 
 
-def default_skills_path() -> Path:
-    """Give the folder of the user's own skills where nothing else is configured; it need not exist."""
-    return default_config_path().parent / "skills"
-
-
-def _file_settings(path: Path | None, env: Mapping[str, str]) -> Settings:
-    file, source = config_file(path, env)
+def http_address(value: object) -> str:
+    """Give an http or https address without the slash at its end. Raises RefusedValueError."""
+    if not isinstance(value, str):
+        raise RefusedValueError
+    if re.match("https?://", value, re.IGNORECASE) is None:
+        raise RefusedValueError("begin it with http:// or https://")
+    if re.search(r"[?#]|//[^/]*@", value):
+        raise RefusedValueError("leave out user names, queries and fragments")
     try:
-        text = file.read_bytes().decode("utf-8")
-    except FileNotFoundError:
-        if source is None:
-            return {}
-        raise ConfigError(source, "names a file that does not exist", file=str(file)) from None
-    except OSError as error:
-        raise ConfigError(WHOLE_FILE, f"cannot be read: {error.strerror}", file=str(file)) from None
-    except ValueError as error:  # a path that holds NUL, or bytes that are not UTF-8
-        raise ConfigError(WHOLE_FILE, f"is not a UTF-8 text file: {error}", file=str(file)) from None
-    return read_toml(text, str(file))
+        parts = urlsplit(value)
+        right = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # urllib's word for a broken host or port
+        right = False
+    if not right or re.search(r"[\s\x00-\x1f\x7f]", value):
+        raise RefusedValueError
+    return value.rstrip("/")
+
+
+def json_object(value: object) -> JsonText:
+    """Give a table as the text of a JSON object. Raises RefusedValueError for values that JSON does not have."""
+    if not isinstance(value, dict):
+        raise RefusedValueError
+    try:
+        return compact_json(value)
+    except InvalidJsonError as error:
+        raise RefusedValueError(f"it cannot be written as JSON: {error.message}") from None
+
+
+def plain_table(value: object) -> object:
+    """Give a table back: its dialect checks what it holds. Raises RefusedValueError for anything else."""
+    if not isinstance(value, dict):
+        raise RefusedValueError("write it as [providers.NAME.options]")
+    return cast("object", value)
+
+
+def absolute_path(kind: type, value: object) -> Path:
+    """Give the path that a string names, `~` resolved: the way from TOML to `Path` for msgspec. Raises ValueError."""
+    assert kind is Path  # no other type of the tree needs a conversion
+    text = convert(value, Text)
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError:  # `~name` of a user that this machine does not have
+        path = Path()
+    if not path.is_absolute():
+        raise RefusedValueError
+    return path
+
+
+class StoreConfig(Struct, frozen=True):
+    """Where sessions are kept. Sizes that are not set are the store's own."""
+
+    path: Annotated[AbsolutePath, Meta(description="folder of the logs; default: the platform's folder for data")]
+    map_bytes: Annotated[Bytes | None, Meta(description="first size of the store's map")] = None
+    max_bytes: Annotated[
+        Bytes | None, Meta(description="size at which the store stops growing and appends fail, as on a full disk")
+    ] = None
+
+
+class ProviderConfig(Struct, frozen=True):
+    """A server of models; `refold` asks it for every model that is named `NAME/…`. The embedded provider `rehearsal` is always
+    there. At most one of `key_env` and `key_command` is set."""
+
+    name: str
+    dialect: Annotated[
+        Text, Meta(description="how the server is spoken to", extra={"expects": "the name of a dialect", "required": True})
+    ]
+    options: Annotated[
+        JsonText,
+        Meta(
+            description="settings of the dialect",
+            extra={"read": plain_table, "expects": "a table", "schema": {"type": "object"}},
+        ),
+    ]
+    base_url: Annotated[
+        str | None,
+        Meta(
+            description="address of the server, with the path of its version",
+            extra={
+                "read": http_address,
+                "expects": "an http or https address",
+                "schema": {"type": "string", "pattern": "^https?://[^?#]+$"},
+                "required": True,
+            },
+        ),
+    ] = None
+    key_env: Annotated[
+        str | None,
+        Meta(
+            pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z",
+            description="environment variable that holds the key",
+            extra={"expects": "the name of an environment variable, not the key itself", "secret": True},
+        ),
+    ] = None
+    key_command: Annotated[
+        tuple[Annotated[str, Meta(pattern=r"\A[^\x00]+\Z")], ...] | None,
+        Meta(
+            min_length=1,
+            description="program that prints the key, and its arguments; it is run without a shell",
+            extra={"expects": "an array: a program and its arguments", "secret": True},
+        ),
+    ] = None
+    headers: Annotated[
+        tuple[tuple[str, Annotated[str, Meta(pattern=r"\A(?=.*\S)[ -~]*\Z")]], ...],
+        Meta(
+            description="an HTTP header of every request",
+            extra={"names": _HEADERS, "expects": "a string of ASCII characters", "secret": True},
+        ),
+    ] = ()
+
+
+class CompactionConfig(Struct, frozen=True):
+    """When and how histories are summed up."""
+
+    threshold_ratio: Annotated[float, Meta(gt=0, le=0.999, description="share of the window at which it begins")] = 0.8
+    retain_tokens: Annotated[
+        Tokens | None, Meta(description="tokens that stay as they are at the end; default: 0.16 of the window")
+    ] = None
+    summary_model: Annotated[ModelName, Meta(description="model that sums up; default: the one that was asked last")] = ""
+    summary_max_tokens: Annotated[Tokens, Meta(description="most tokens of a summary; never more than fit")] = 8192
+    attempts: Annotated[int, Meta(ge=1, le=10, description="how often a summary is asked for before it is given up")] = 2
+    auto: Annotated[bool, Meta(description="whether histories are summed up without being asked to")] = True
+
+
+class ModelConfig(Struct, frozen=True):
+    """What is known of a model, and what its requests carry. `name` is `provider/model`."""
+
+    name: str
+    context_window: Annotated[Tokens | None, Meta(description="size of the model's window, prompt and reply together")] = None
+    max_output: Annotated[Tokens | None, Meta(description="most tokens of one reply")] = None
+    chars_per_token: Annotated[
+        float | None, Meta(gt=0, le=1000, description="characters that make a token, for estimates; default: 4")
+    ] = None
+    density: Annotated[
+        Counting | None,
+        Meta(
+            description="whether estimates count all characters alike (`flat`, the default), or Chinese, Japanese, Korean and "
+            "signs as denser (`script`)"
+        ),
+    ] = None
+    temperature: Annotated[float | None, Meta(ge=0, le=100, description="sent to the model")] = None
+    top_p: Annotated[float | None, Meta(gt=0, le=1, description="sent to the model")] = None
+    stop: Annotated[
+        Texts | None,
+        Meta(description="texts that end a reply", extra={"expects": "an array of strings, none of them empty"}),
+    ] = None
+    reasoning_effort: Annotated[Text | None, Meta(description="sent to the model, unless the session says otherwise")] = None
+    extra: Annotated[
+        JsonText | None,
+        Meta(
+            description="members of the request's body, merged into it as they are",
+            extra={
+                "read": json_object,
+                "expects": "a table of values that JSON has",
+                "schema": {"type": "object"},
+                "secret": True,
+            },
+        ),
+    ] = None
+    compaction: Annotated[
+        CompactionConfig | None, Meta(description="as `compaction`, for this model; what is not set is taken from there")
+    ] = None
+
+
+class LimitsConfig(Struct, frozen=True):
+    """Bounds of one turn."""
+
+    steps: Annotated[int, Meta(ge=1, le=100_000, description="most steps of one turn")] = 50
+
+
+class TimeoutsConfig(Struct, frozen=True):
+    """Bounds of one provider call."""
+
+    connect_s: Annotated[Seconds, Meta(description="for reaching a provider")] = 10.0
+    first_output_s: Annotated[Seconds, Meta(description="from the request to the first output")] = 300.0
+    progress_s: Annotated[Seconds, Meta(description="between two pieces of output")] = 120.0
+    total_s: Annotated[Seconds, Meta(description="for one whole call")] = 3600.0
+
+
+class RetryConfig(Struct, frozen=True):
+    """Automatic retries. This release has none: the one value that says so is accepted, and every other refused."""
+
+    attempts: Annotated[Literal[1], Meta(description="most attempts of one request", extra={"missing": _RETRIES})] = 1
+    base_ms: Annotated[None, Meta(description="wait before the second attempt", extra={"missing": _RETRIES})] = None
+    cap_ms: Annotated[None, Meta(description="longest wait between two attempts", extra={"missing": _RETRIES})] = None
+
+
+class Written(Struct, frozen=True):
+    """Where a setting stands: a file or what else gave it, and the line where it is known. For faults that show later."""
+
+    file: str | None = None
+    line: int | None = None
+
+
+class ToolsConfig(Struct, frozen=True):
+    """Tools that models are told of. Those of plugins are known when the plugins are loaded; names are checked then."""
+
+    enabled: Annotated[
+        Texts | None,
+        Meta(description="names of the tools; default: all of them", extra={"expects": "an array of names of tools"}),
+    ] = None
+    enabled_written: Written = Written()
+
+
+class PluginsConfig(Struct, frozen=True):
+    """Plugins, which run with your rights. Only the file can name them, never a client."""
+
+    paths: Annotated[
+        tuple[AbsolutePath, ...],
+        Meta(
+            description="files of plugins, loaded in this order",
+            extra={"expects": "an array of absolute paths, or ones that begin with ~/"},
+        ),
+    ] = ()
+    entry_points: Annotated[bool, Meta(description="whether those of installed packages are loaded, before the files")] = True
+    load_timeout_s: Annotated[Seconds, Meta(description="for loading one plugin; one that takes longer cannot be used")] = 60.0
+    paths_written: Written = Written()
+    entry_points_written: Written = Written()
+
+
+class PermissionsConfig(Struct, frozen=True):
+    """What may run without asking, where the session says nothing else."""
+
+    mode: Annotated[
+        Mode,
+        Meta(description="what happens with calls that change something: a person is asked, they run, they do not run"),
+    ] = "ask"
+    approval_timeout_s: Annotated[
+        Seconds, Meta(description="how long a question waits for its answer; then the call is denied")
+    ] = 600.0
+
+
+class PrefixConfig(Struct, frozen=True):
+    """What requests begin with, before the history."""
+
+    instructions: Annotated[bool, Meta(description="whether with the project's own instructions")] = True
+    skills: Annotated[bool, Meta(description="whether with a list of skills, which a tool reads")] = True
+    baseline: Annotated[bool, Meta(description="whether with an outline of the workspace")] = True
+    editor: Annotated[bool, Meta(description="whether with what the editor has open")] = True
+    skills_folder: Annotated[
+        AbsolutePath | None,
+        Meta(description="folder of your own skills; default: `skills` beside the platform's configuration file"),
+    ] = None
+
+
+class ChecksConfig(Struct, frozen=True):
+    """Requests that are rebuilt from the log, and compared, before they leave."""
+
+    live: Annotated[
+        Literal["always", "sampled"],
+        Meta(description="each of them, or those that something new may have broken"),
+    ] = "sampled"
+
+
+class LogConfig(Struct, frozen=True):
+    """What refold tells on standard error."""
+
+    level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="the least severity that is told")] = (
+        "warning"
+    )
+
+
+class Config(Struct, frozen=True):
+    """A whole configuration. `providers` has the embedded one first, then those of the file in its order, as `models`."""
+
+    model: Annotated[ModelName, Meta(description="the model of new sessions")]
+    store: Annotated[StoreConfig, Meta(description="where sessions are kept")]
+    providers: Annotated[tuple[ProviderConfig, ...], Meta(description="a server of models", extra={"names": _PROVIDERS})]
+    models: Annotated[tuple[ModelConfig, ...], Meta(description="a model", extra={"names": _MODELS})] = ()
+    limits: Annotated[LimitsConfig, Meta(description="bounds of one turn")] = LimitsConfig()
+    tools: Annotated[ToolsConfig, Meta(description="what models are told of")] = ToolsConfig()
+    permissions: Annotated[PermissionsConfig, Meta(description="what may run without asking")] = PermissionsConfig()
+    prefix: Annotated[PrefixConfig, Meta(description="what requests begin with")] = PrefixConfig()
+    plugins: Annotated[PluginsConfig, Meta(description="plugins that are loaded")] = PluginsConfig()
+    retry: Annotated[RetryConfig, Meta(description="automatic retries")] = RetryConfig()
+    timeouts: Annotated[TimeoutsConfig, Meta(description="bounds of one provider call")] = TimeoutsConfig()
+    compaction: Annotated[CompactionConfig, Meta(description="when histories are summed up")] = CompactionConfig()
+    checks: Annotated[ChecksConfig, Meta(description="which requests are checked before they leave")] = ChecksConfig()
+    log: Annotated[LogConfig, Meta(description="what is told on standard error")] = LogConfig()
+
+    def provider(self, name: str) -> ProviderConfig | None:
+        """Give the provider of that name, or None."""
+        return next((row for row in self.providers if row.name == name), None)
+
+    def profile(self, model: str) -> ModelConfig:
+        """Give what is set for `provider/model`; a row without settings when nothing is."""
+        return next((row for row in self.models if row.name == model), ModelConfig(model))
+
+    def compaction_of(self, model: str) -> CompactionConfig:
+        """Give how the histories of sessions with the model `provider/model` are compacted."""
+        return self.profile(model).compaction or self.compaction
+
+
+class Setting(Struct, frozen=True):
+    """What the annotation of a field says. `kind` is its type, which msgspec checks; where a type cannot, `read` converts, and
+    `schema` is the value's JSON Schema.
+    `table` is the struct of a table of settings; `names` says that the user names the members, each one a `table` or a value
+    of `kind`. `expects` ends "KEY expects …" where the type does not say it; `secret` keeps the value out of every output;
+    `missing` names what this release does not have yet."""
+
+    name: str
+    description: str
+    kind: Any
+    default: object = None
+    table: type[Struct] | None = None
+    names: Names | None = None
+    expects: str = ""
+    unit: str = ""
+    read: Callable[[object], object] | None = None
+    schema: Mapping[str, object] | None = None
+    secret: bool = False
+    required: bool = False
+    missing: str = ""
+
+
+@cache
+def settings_of(table: type[Struct]) -> Mapping[str, Setting]:
+    """Give the settings of a table by name, in the order of the reference."""
+    rows = (_setting(field.name, field.type, field.default) for field in fields(table))
+    return {row.name: row for row in rows if row.description}
+
+
+def _setting(name: str, annotation: Any, default: object) -> Setting:
+    """Read the annotation of a field; where several marks say the same of it, the outermost holds."""
+    kind, marks = _peeled(annotation)
+    extra: dict[str, Any] = {}
+    for mark in reversed(marks):
+        extra.update(mark.extra or {})
+    names = extra.get("names")
+    item: Any = get_args(kind)[0] if names else kind
+    table: type[Struct] | None = item if isinstance(item, type) and issubclass(item, Struct) else None
+    if names and table is None:
+        kind = get_args(item)[1]
+    elif table is None and marks:
+        kind = cast("Any", Annotated)[(kind, *marks)]
+    description = next((mark.description for mark in marks if mark.description), "")
+    return Setting(name, description, kind, None if default is NODEFAULT else default, table, **extra)
+
+
+def _peeled(kind: Any) -> tuple[Any, list[Meta]]:
+    """Give a type without its marks and without None, and the marks, the outermost first."""
+    marks: list[Meta] = []
+    while True:
+        if get_origin(kind) is Annotated:
+            kind, *found = get_args(kind)
+            marks += reversed(found)  # typing has joined nested ones, the outermost last
+        elif get_origin(kind) in (Union, UnionType):
+            (kind,) = (one for one in get_args(kind) if one is not type(None))
+        else:
+            return kind, marks

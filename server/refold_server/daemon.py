@@ -24,8 +24,8 @@ from refold_protocol.rpc.methods import LANGUAGE_METHODS, METHODS
 from refold_protocol.session.events import AbortCause, ClientInfo
 from refold_protocol.session.messages import Source
 from refold_server.cli.exits import exit_of_error
-from refold_server.config import load_config
-from refold_server.config_types import Config
+from refold_server.config import Config
+from refold_server.config_file import load_config
 from refold_server.enduring import run_to_its_end
 from refold_server.host import Surroundings, surroundings
 from refold_server.lsp.side import LanguageSide

@@ -18,10 +18,10 @@ from refold_protocol.ids import CallId
 from refold_protocol.session.events import SessionSettings
 from refold_protocol.session.foreign import readable
 from refold_protocol.session.header_types import CallConfig, ToolSchema
+from refold_server.call_config import call_config, permission_mode, step_limit
 from refold_server.checks.live import CheckMode
 from refold_server.compaction.policy import policy_of
-from refold_server.config_call import call_config, permission_mode, step_limit
-from refold_server.config_types import CompactionConfig, Config, Mode
+from refold_server.config import CompactionConfig, Config, Mode
 from refold_server.meters import Meters, ModelTokenMeter
 from refold_server.plugins.aside import Aside
 from refold_server.plugins.loading import load_plugins_aside, plugin_sources
@@ -60,7 +60,9 @@ class Surroundings:
     @cached_property
     def shelf(self) -> SkillShelf:
         """Where skills lie besides a session's folder."""
-        from refold_server.config import default_skills_path  # on use: it imports what starts of the daemon need not wait for
+        from refold_server.config_file import (
+            default_skills_path,  # on use: it imports what starts of the daemon need not wait for
+        )
 
         try:
             home = Path.home()

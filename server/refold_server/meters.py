@@ -30,7 +30,7 @@ from refold_protocol.session.meter import (
 from refold_protocol.session.meter_profile import MeterProfile, MeterRow, profile_for
 from refold_protocol.session.meter_skim import MeterSkim
 from refold_protocol.session.turn_skim import TurnSkim
-from refold_server.config_types import Config
+from refold_server.config import Config
 
 SLICE_BYTES: Final = 256 * 1024
 """How much of a log is folded before others get their turn."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from refold_server.clock import epoch_ms, uuid7
-from refold_server.config_types import StoreConfig
+from refold_server.config import StoreConfig
 from refold_storage.interface import Store
 from refold_storage.lmdb_store import open_store
 

@@ -15,7 +15,7 @@ from refold_protocol.session.messages import Chunk, FinishChunk, Source, TextDel
 from refold_protocol.session.pending import fold_pending
 from refold_protocol.session.request import Request
 from refold_protocol.session.work import fold_work
-from refold_server.config import load_config
+from refold_server.config_file import load_config
 from refold_server.host import Surroundings
 from refold_server.loop.ledger import is_seed
 from refold_server.sessions.registry import Sessions

@@ -11,8 +11,7 @@ from typing import Any, Final
 import pytest
 
 from refold_server import plugins
-from refold_server.config_build import build_config
-from refold_server.config_read import read_toml
+from refold_server.config_file import build_config, read_toml
 from refold_server.plugins import SEAMS, Seam
 from tests.support.daemons import Json, Place, new_session, until
 from tests.support.plugin_files import named, results, write_plugin

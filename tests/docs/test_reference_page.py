@@ -11,7 +11,8 @@ from refold_protocol.rpc.methods import LANGUAGE_METHODS, METHODS
 from refold_protocol.rpc.typescript import declarations
 from refold_protocol.session.endings import TURN_ENDS
 from refold_protocol.session.events import EVENT_TYPES
-from tests.support.reference_page import DOCS, PAGE, TYPESCRIPT, golden_messages, page
+from refold_server.config_docs import configuration_page, schema_text
+from tests.support.reference_page import CONFIGURATION, CONFIGURATION_SCHEMA, DOCS, PAGE, TYPESCRIPT, golden_messages, page
 
 TEXT = page(golden_messages())
 
@@ -22,6 +23,11 @@ def test_the_page_is_up_to_date() -> None:
 
 def test_the_declarations_are_up_to_date() -> None:
     assert TYPESCRIPT.read_text(encoding="utf-8") == declarations(), "run `make golden` and read the diff"
+
+
+def test_the_configuration_page_and_its_schema_are_up_to_date() -> None:
+    assert CONFIGURATION.read_text(encoding="utf-8") == configuration_page(), "run `make golden` and read the diff"
+    assert CONFIGURATION_SCHEMA.read_text(encoding="utf-8") == schema_text(), "run `make golden` and read the diff"
 
 
 @pytest.mark.parametrize("name", [*METHODS, *EVENT_TYPES])

@@ -15,7 +15,7 @@ from refold_protocol.session.events import Draft, StepEnd
 from refold_protocol.session.messages import Message, Usage, text_content
 from refold_protocol.session.meter import MeterState, fold_meter, measure, measure_surface
 from refold_protocol.session.meter_profile import TokenMeterError
-from refold_server.config_types import Config, ModelConfig, StoreConfig
+from refold_server.config import Config, ModelConfig, StoreConfig
 from refold_server.meters import Meters
 from refold_storage.memory import MemoryStore
 from tests.support.log_strategies import logs

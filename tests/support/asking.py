@@ -12,7 +12,7 @@ from refold_protocol.dialects.chat_completions import CHAT_COMPLETIONS, resolve_
 from refold_protocol.errors import ProviderError
 from refold_protocol.session.messages import Chunk
 from refold_protocol.session.request import Request
-from refold_server.config_types import ProviderConfig, TimeoutsConfig
+from refold_server.config import ProviderConfig, TimeoutsConfig
 from refold_server.providers.credentials import Credentials
 from refold_server.providers.http import HttpProvider
 from refold_server.providers.http_client import HttpClient

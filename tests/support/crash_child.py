@@ -26,7 +26,7 @@ from refold_protocol.session.messages import (
     text_content,
 )
 from refold_protocol.session.request import Request
-from refold_server.config import load_config
+from refold_server.config_file import load_config
 from refold_server.host import SessionHost, Surroundings
 from refold_server.sessions.registry import Sessions
 from refold_server.stores import open_configured_store

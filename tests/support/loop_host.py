@@ -28,7 +28,7 @@ from refold_protocol.session.meter_profile import MeterRow, profile_for
 from refold_protocol.session.request import Request
 from refold_server.checks.live import CheckMode
 from refold_server.compaction.policy import policy_of
-from refold_server.config_types import CompactionConfig, Mode
+from refold_server.config import CompactionConfig, Mode
 from refold_server.meters import ModelTokenMeter
 from refold_server.tools.execute import Proposed, ToolAnswer
 from refold_server.tools.tool import PastResults

@@ -7,7 +7,7 @@ import sys
 import anyio
 
 from refold_protocol.ids import SessionId
-from refold_server.config import load_config
+from refold_server.config_file import load_config
 from refold_server.host import Surroundings
 from refold_server.sessions.registry import Sessions
 from refold_server.stores import open_configured_store

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from refold_protocol.session.messages import TextBlock
-from refold_server.config_types import PrefixConfig
+from refold_server.config import PrefixConfig
 from refold_server.loop.seams import NOWHERE, Seams
 from refold_server.plugins.chain import Failure
 from refold_server.prefix.built_in import Sights, built_in

@@ -1,6 +1,6 @@
-"""Owns the generated documents: the reference page of the native protocol, and its TypeScript declarations.
+"""The generated documents: the reference page of the native protocol, its TypeScript declarations, and the configuration.
 
-The page is a pure function of the tables and of the golden files. Run as a program (`make golden`) this writes both anew.
+The page is a pure function of the tables and of the golden files. Run as a program (`make golden`) this writes them anew.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from refold_protocol.rpc.shapes import SPLICED_RESULTS, wire_doc
 from refold_protocol.rpc.typescript import Types, declarations, is_optional
 from refold_protocol.session.endings import TURN_ENDS
 from refold_protocol.session.events import EVENT_TYPES
+from refold_server.config_docs import configuration_page, schema_text
 from tests.support import event_examples, rpc_examples
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 PAGE: Final = DOCS / "protocol.md"
 TYPESCRIPT: Final = DOCS / "refold.d.ts"
+CONFIGURATION: Final = DOCS / "configuration.md"
+CONFIGURATION_SCHEMA: Final = DOCS / "configuration.schema.json"
 
 
 def golden_messages() -> dict[str, str]:
@@ -175,9 +178,11 @@ def _info(kind: Any) -> shape.StructType:
 
 
 def main() -> None:
-    """Write both documents anew."""
+    """Write the documents anew."""
     DOCS.mkdir(exist_ok=True)
     TYPESCRIPT.write_text(declarations(), encoding="utf-8")
+    CONFIGURATION.write_text(configuration_page(), encoding="utf-8")
+    CONFIGURATION_SCHEMA.write_text(schema_text(), encoding="utf-8")
     PAGE.write_text(page(golden_messages()), encoding="utf-8")
 
 

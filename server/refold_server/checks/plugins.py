@@ -10,7 +10,7 @@ from contextlib import redirect_stdout
 
 from refold_protocol.errors import ConfigError
 from refold_server.checks.examination import Finding, PluginState
-from refold_server.config_types import Config
+from refold_server.config import Config
 from refold_server.host import offered
 from refold_server.plugins.account import plugin_rows
 from refold_server.plugins.aside import Aside

@@ -11,6 +11,7 @@ import anyio
 
 from refold_protocol.session.messages import ToolCallBlock
 from refold_protocol.session.rebuild import sent_requests
+from refold_server.call_config import DEFAULT_MODEL
 from refold_server.cli.interrupts import Interrupts
 from refold_server.cli.opened import opened, read_config
 from refold_server.cli.printer import Printer
@@ -18,7 +19,6 @@ from refold_server.cli.prompt import current_folder, read_prompt
 from refold_server.cli.run import open_session, run_prompt
 from refold_server.cli.screen import Screen
 from refold_server.cli.streams import Outlet
-from refold_server.config_call import DEFAULT_MODEL
 from refold_server.sessions.session import Session
 
 QUESTION = "Which file defines chain_step?"  # in two pieces, so that the search does not find this line

@@ -36,8 +36,8 @@ from refold_server.cli.interrupts import run_reading
 from refold_server.cli.opened import opened, read_config
 from refold_server.cli.report import report_lines
 from refold_server.cli.screen import Screen
-from refold_server.config import config_file
-from refold_server.config_types import Config
+from refold_server.config import Config
+from refold_server.config_file import config_path
 from refold_server.sessions.models import provider_rows
 from refold_storage.format import DATA_FILE
 from refold_storage.health import Vitals
@@ -64,7 +64,7 @@ async def _command(options: argparse.Namespace) -> int:
 
 async def examine(options: argparse.Namespace) -> Examination:
     """Look at everything that `--config`, `--store` and the environment name. What cannot be looked at is a finding."""
-    file, named_by = config_file(None if options.config is None else Path(options.config), os.environ)
+    file, named_by = config_path(None if options.config is None else Path(options.config), os.environ)
     versions = Versions(VERSION, platform.python_version(), version("lmdb"), version("msgspec"))
     examined = Examination(versions, ConfigInForce(str(file), file.is_file(), named_by))
     try:

@@ -30,6 +30,7 @@ SUMMARIES: Final[dict[str, str]] = {
     "demo": "run a turn with tools on the current folder, offline, and prove it",
     "prefix": "show what stands before a session's history, and who says it",
     "meter": "show how full the model's window was at each request",
+    "config": "show the configuration in force, and where each value comes from",
     "schema": "print the protocol's methods and types, for programs in other languages",
     "completion": "print a script that completes refold's commands in a shell",
 }
@@ -131,6 +132,11 @@ DESCRIPTIONS: Final[dict[str, str]] = {
         estimate of the whole request, the tokens that the provider reported afterwards, and how far the first figure was off.
         Windows and densities are those of the configuration now. Reads the log alone and asks no provider."""
     ),
+    "config": _filled(
+        """Check the configuration and show each setting with its value and where that comes from: built-in, the file, the
+        environment or an option. The first fault is told with the key, what is wrong, and the line. Keys and what else may
+        be a secret are never shown. Reaches no network, opens no store and loads no plugin."""
+    ),
     "schema": _filled(
         """Print the methods of the native protocol with the types of their params and results: as one JSON object of `methods`
         and `types` in JSON Schema, or as TypeScript declarations, which have the types of events as well."""
@@ -172,6 +178,7 @@ EXITS: Final[dict[str, dict[int, str]]] = {
     "demo": MEANINGS,
     "prefix": _READING,
     "meter": _READING,
+    "config": _PRINTING | {COMPLETED: "the configuration is valid"},
     "schema": _PRINTING,
     "completion": _PRINTING,
 }
@@ -186,7 +193,7 @@ def exits_text(command: str | None) -> str:
 
 def defaults_text() -> str:
     """Give what holds on this machine where neither an option nor the environment says anything. Imports what finds it."""
-    from refold_server.config import default_config_path, default_store_path
+    from refold_server.config_file import default_config_path, default_store_path
 
     config, store = printable(str(default_config_path())), printable(str(default_store_path()))
     return (

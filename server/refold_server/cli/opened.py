@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from refold_protocol.errors import RefoldError
 from refold_protocol.session.events import AbortCause
 from refold_server.cli.failures import single
-from refold_server.config import load_config
-from refold_server.config_types import Config, ToolsConfig
+from refold_server.config import Config, ToolsConfig
+from refold_server.config_file import load_config
 from refold_server.host import Surroundings, surroundings
 from refold_server.sessions.registry import Sessions
 from refold_server.stores import open_configured_store

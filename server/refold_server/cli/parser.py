@@ -73,6 +73,7 @@ def build_parser() -> Parser:
     add_keeping(lambda command: _with_places(_add(commands, command)))
     _add_prefix(commands)
     _add_meter(commands)
+    _add_config(commands)
     _add_schema(commands)
     _add_completion(commands)
     return parser
@@ -144,6 +145,14 @@ def _add_doctor(commands: Commands) -> None:
     doctor = _add(commands, "doctor")
     doctor.add_argument("--json", action="store_true", help="print everything as one JSON object")
     _add_places(doctor)
+
+
+def _add_config(commands: Commands) -> None:
+    config = _add(commands, "config")
+    form = config.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print everything as one JSON object; of a fault its fields")
+    form.add_argument("--schema", action="store_true", help="print the JSON Schema of the file instead, for editors")
+    _add_places(config)
 
 
 def _add_schema(commands: Commands) -> None:

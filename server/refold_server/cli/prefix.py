@@ -21,7 +21,7 @@ from refold_server.cli.opened import opened, read_config
 from refold_server.cli.people import printable
 from refold_server.cli.prompt import current_folder
 from refold_server.cli.screen import Look, Screen
-from refold_server.config_types import Config
+from refold_server.config import Config
 from refold_server.host import surroundings
 from refold_server.loop.seams import NOWHERE, Seams
 from refold_server.sessions.composing import compose_anew, compose_session

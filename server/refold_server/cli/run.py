@@ -18,6 +18,7 @@ from refold_protocol.session.codec import decode_event
 from refold_protocol.session.events import AbortCause, PermissionSettings, SessionSettings, TurnEnd
 from refold_protocol.session.messages import Source, text_content
 from refold_protocol.session.pending import PendingInput
+from refold_server.call_config import resolve_model
 from refold_server.cli.asking import Asker, keyboard_of
 from refold_server.cli.exits import FAILED, INTERRUPTED, exit_of_end
 from refold_server.cli.failures import single
@@ -27,7 +28,6 @@ from refold_server.cli.pending import oldest_waiting, tell_waiting, withdraw_wai
 from refold_server.cli.printer import Printer
 from refold_server.cli.prompt import current_folder, read_prompt
 from refold_server.cli.streams import Outlet, OutputLostError
-from refold_server.config_call import resolve_model
 from refold_server.sessions.session import Session, SettingsPatch
 from refold_server.sessions.tail import Tail
 

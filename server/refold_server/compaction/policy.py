@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 
 from refold_protocol.errors import ConfigError
 from refold_protocol.session.events import SessionSettings
-from refold_server.config_types import CompactionConfig
+from refold_server.config import CompactionConfig
 
 _WORTH: Final = 10
 """Room is made for a while where at least one in so many tokens of the window becomes free."""

@@ -18,7 +18,7 @@ from refold_protocol.ids import ApprovalId
 from refold_protocol.session.events import ApprovalAsked, ApprovalDecided, ApprovalSubject, Draft
 from refold_protocol.session.messages import Source
 from refold_server.clock import new_approval_id
-from refold_server.config_types import Mode
+from refold_server.config import Mode
 from refold_server.loop.ledger import Ledger
 from refold_server.plugins.payloads import Call
 

@@ -22,7 +22,7 @@ from refold_server.compaction.plan import Ground, Plan, planned, scale_of
 from refold_server.compaction.policy import Bounds, bounds_of
 from refold_server.compaction.prune import Cut, before_tail, cuts_of, relief
 from refold_server.compaction.words import instructions, replacement
-from refold_server.config_types import CompactionConfig
+from refold_server.config import CompactionConfig
 from refold_server.loop.instance import Instance
 from refold_server.meters import ModelTokenMeter
 

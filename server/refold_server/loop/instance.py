@@ -21,7 +21,7 @@ from refold_protocol.session.request import Request, RequestDigest
 from refold_protocol.session.tape import Tape
 from refold_server.checks.live import CheckMode, LiveCheck
 from refold_server.compaction.prune import readable
-from refold_server.config_types import CompactionConfig, Mode
+from refold_server.config import CompactionConfig, Mode
 from refold_server.loop.approvals import Approvals
 from refold_server.loop.composition import Composition
 from refold_server.loop.ledger import Ledger

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from refold_protocol.errors import ConfigError, RefoldError
 from refold_protocol.json_text import repair_surrogates
-from refold_server.config_types import PluginsConfig, Written
+from refold_server.config import PluginsConfig, Written
 from refold_server.plugins.aside import Aside
 from refold_server.plugins.chain import MAX_MESSAGE
 from refold_server.plugins.installed import Installed, installed_plugins

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from refold_server.config_types import PrefixConfig
+from refold_server.config import PrefixConfig
 from refold_server.plugins.registry import PluginRegistry, Plugins, registered
 from refold_server.plugins.seam import SESSION_PREFIX
 from refold_server.prefix.baseline import baseline

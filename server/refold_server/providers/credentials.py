@@ -14,7 +14,7 @@ from typing import Final
 import anyio
 
 from refold_protocol.errors import ProviderError
-from refold_server.config_types import ProviderConfig
+from refold_server.config import ProviderConfig
 
 COMMAND_SECONDS: Final = 30.0
 """How long a command may take to print a key."""

@@ -19,7 +19,7 @@ from refold_protocol.dialects.dialect import Dialect
 from refold_protocol.errors import ProviderError
 from refold_protocol.session.messages import Chunk
 from refold_protocol.session.request import Request
-from refold_server.config_types import ProviderConfig, TimeoutsConfig
+from refold_server.config import ProviderConfig, TimeoutsConfig
 from refold_server.providers.credentials import Credentials
 from refold_server.providers.http_client import HttpClient
 from refold_server.providers.http_failures import (

@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from typing import Final, TypeVar
 
 from refold_protocol.errors import ProviderError
-from refold_server.config_types import TimeoutsConfig
+from refold_server.config import TimeoutsConfig
 
 GRACE_SECONDS: Final = 1.0
 """How much longer a limit is when it passes while nobody waits: what came meanwhile may lie there unread."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from refold_protocol.dialects.registry import dialect_named
-from refold_server.config_types import ProviderConfig, TimeoutsConfig
+from refold_server.config import ProviderConfig, TimeoutsConfig
 from refold_server.providers.http import HttpProvider
 from refold_server.providers.http_client import HttpClient
 from refold_server.providers.provider import Provider

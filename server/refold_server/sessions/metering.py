@@ -13,7 +13,7 @@ from refold_protocol.session.meter import Anchor
 from refold_protocol.session.meter_profile import MeterProfile, TokenMeterError
 from refold_protocol.session.meter_rows import PressureRow, PressureRows, route_of
 from refold_server.checks.offline import slices
-from refold_server.config_types import Config
+from refold_server.config import Config
 from refold_server.meters import Meters
 from refold_storage.interface import Handle
 

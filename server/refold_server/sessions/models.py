@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from refold_protocol.rpc.listing import ModelRow, ProviderRow
-from refold_server.config_types import Config, ModelConfig, ProviderConfig
+from refold_server.config import Config, ModelConfig, ProviderConfig
 
 
 def model_rows(config: Config) -> tuple[ModelRow, ...]:

@@ -17,7 +17,7 @@ from tests.support.commands import Here
 COMMANDS = (
     *("serve", "run", "sessions", "log", "rebuild", "cache", "verify", "doctor"),
     *("fork", "archive", "delete", "export", "import", "store"),
-    *("compact", "demo", "prefix", "meter", "schema", "completion"),
+    *("compact", "demo", "prefix", "meter", "config", "schema", "completion"),
 )
 PLACELESS = ("schema", "completion")
 """Commands that need neither a store nor a configuration."""

@@ -13,7 +13,7 @@ from refold_protocol.session.messages import Source, text_content
 from refold_protocol.session.meter import Pressure
 from refold_server.compaction.plan import Ground, planned, scale_of
 from refold_server.compaction.policy import Bounds, bounds_of
-from refold_server.config_types import CompactionConfig
+from refold_server.config import CompactionConfig
 
 
 def nodes(count: int) -> tuple[Event, ...]:

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from refold_protocol.errors import ConfigError
-from refold_server.config_build import build_config
-from refold_server.config_read import read_toml
-from refold_server.config_types import CompactionConfig, Config
+from refold_server.config import CompactionConfig, Config
+from refold_server.config_file import build_config, read_toml
 
 LOCAL = '[providers.local]\ndialect = "chat-completions"\nbase_url = "http://127.0.0.1:8080/v1"\n'
 MODEL = LOCAL + '[models."local/x"]\ncontext_window = 8192\n'
@@ -37,8 +36,8 @@ def test_a_models_settings_merge_field_by_field_into_those_for_all() -> None:
 @pytest.mark.parametrize(
     ("text", "key", "line", "said"),
     [
-        ("[compaction]\nthreshold_ratio = 1", "compaction.threshold_ratio", 2, "above 0 and below 1; it is 1"),
-        ("[compaction]\nthreshold_ratio = 0", "compaction.threshold_ratio", 2, "above 0 and below 1; it is 0"),
+        ("[compaction]\nthreshold_ratio = 1", "compaction.threshold_ratio", 2, "above 0 and at most 0.999; it is 1"),
+        ("[compaction]\nthreshold_ratio = 0", "compaction.threshold_ratio", 2, "above 0 and at most 0.999; it is 0"),
         ("[compaction]\nattempts = 0", "compaction.attempts", 2, "from 1 to 10; it is 0"),
         ("[compaction]\nauto = 1", "compaction.auto", 2, "true or false; it is 1"),
         ("[compaction]\nautomatic = true", "compaction.automatic", 2, "did you mean 'auto'"),

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from refold_protocol.errors import ConfigError
-from refold_server import config_types
-from refold_server.config_build import build_config
-from refold_server.config_read import Origin, read_table, read_toml
-from refold_server.config_types import Config
+from refold_server.config import Config, ModelConfig, StoreConfig, TimeoutsConfig
+from refold_server.config_file import Origin, build_config, read_table, read_toml
 
 LOCAL = '[providers.local]\ndialect = "chat-completions"\nbase_url = "http://127.0.0.1:8080/v1"\n'
 
@@ -75,14 +73,14 @@ def test_everything_that_can_be_set_is_read() -> None:
     assert json.loads(other.options)["maxTokensField"] == "max_tokens", "defaults are filled in"
     assert other.key_command == ("pass", "show", "key")
     assert config.models == (
-        config_types.ModelConfig("local/qwen/7b", 1000, 100, 3.0, "script", 1.0, 1.0, ("END",), "low", config.models[0].extra),
+        ModelConfig("local/qwen/7b", 1000, 100, 3.0, "script", 1.0, 1.0, ("END",), "low", config.models[0].extra),
     )
     assert config.models[0].extra == '{"seed":1,"nested":{"deep":[true,0.5]}}'
     assert type(config.models[0].temperature) is float
-    assert config.store == config_types.StoreConfig(Path("/s"), 1 << 20, 2 << 20)
+    assert config.store == StoreConfig(Path("/s"), 1 << 20, 2 << 20)
     assert config.limits.steps == 3
     assert config.tools.enabled == ("read_file",)
-    assert config.timeouts == config_types.TimeoutsConfig(1.0, 2.5, 3.0, 4.0)
+    assert config.timeouts == TimeoutsConfig(1.0, 2.5, 3.0, 4.0)
     assert (config.log.level, config.model) == ("debug", "local/qwen/7b")
 
 
@@ -93,14 +91,14 @@ def test_everything_that_can_be_set_is_read() -> None:
         ("[limit]\nsteps = 1", "limit", 1, "did you mean 'limits'"),
         ("[limits]\nstep = 1", "limits.step", 2, "did you mean 'steps'"),
         ("[limits]\nqqqq = 1", "limits.qqqq", 2, "here stand: steps"),
-        ("model = 1", "model", 1, 'expects a string "provider/model"; it is 1'),
+        ("model = 1", "model", 1, 'expects "provider/model"; it is 1'),
         ('model = "x"', "model", 1, "expects \"provider/model\"; it is 'x'"),
         ('model = "/x"', "model", 1, 'expects "provider/model"'),
         ("store = 1", "store", 1, "expects a table; it is 1"),
         ('[store]\npath = "logs"', "store.path", 2, "expects an absolute path"),
         ('[store]\npath = "~nobody-here/x"', "store.path", 2, "expects an absolute path"),
         ("[store]\nmap_bytes = true", "store.map_bytes", 2, "it is true"),
-        ("[store]\nmap_bytes = 1", "store.map_bytes", 2, "at least 1048576"),
+        ("[store]\nmap_bytes = 1", "store.map_bytes", 2, "a whole number of bytes from 1048576 (1 MiB)"),
         ("[store]\nmap_bytes = 2097152\nmax_bytes = 1048576", "store.map_bytes", 2, "expects at most store.max_bytes"),
         ("[providers.a]", "providers.a", 1, "holds no settings"),
         ('[providers.a]\ndialect = "chat-completions"', "providers.a", 1, "needs base_url"),
@@ -134,15 +132,16 @@ def test_everything_that_can_be_set_is_read() -> None:
             1,
             "did you mean 'read_file'",
         ),
-        ('[plugins]\npaths = ["p.py"]', "plugins.paths", 2, "expects an absolute path"),
-        ('[plugins]\npaths = ["~nobody-here/p.py"]', "plugins.paths", 2, "expects an absolute path"),
+        ('[plugins]\npaths = ["p.py"]', "plugins.paths", 2, "expects an array of absolute paths"),
+        ('[plugins]\npaths = ["~nobody-here/p.py"]', "plugins.paths", 2, "expects an array of absolute paths"),
         ('[plugins]\npaths = "/p.py"', "plugins.paths", 2, "an array of absolute paths"),
         ('[plugins]\npaths = ["/p\\u0000.py"]', "plugins.paths", 2, "an array of absolute paths"),
         ("[plugins]\nentry_points = 0", "plugins.entry_points", 2, "true or false; it is 0"),
-        ("[limits]\nsteps = 0", "limits.steps", 2, "a whole number above 0; it is 0"),
-        ("[timeouts]\nconnect_s = -1", "timeouts.connect_s", 2, "above 0; it is -1"),
+        ("[limits]\nsteps = 0", "limits.steps", 2, "a whole number from 1 to 100000; it is 0"),
+        ("[timeouts]\nconnect_s = -1", "timeouts.connect_s", 2, "above 0 and at most 86400; it is -1"),
         ("[timeouts]\ntotal_s = inf", "timeouts.total_s", 2, "it is inf"),
         ('[log]\nlevel = "warn"', "log.level", 2, "did you mean 'warning'"),
+        ('[log]\nlevel = "INFO"', "log.level", 2, "did you mean 'info'"),
     ],
 )
 def test_a_wrong_setting_is_told_by_key_line_and_reason(text: str, key: str, line: int, said: str) -> None:
@@ -162,6 +161,11 @@ def test_what_this_release_would_not_act_on_is_refused(text: str, said: str) -> 
     assert said in _fault(text)[2]
 
 
+@pytest.mark.parametrize("address", ["HTTP://h/v1", "https://h:8/@team/v1", "http://[::1]:8080/v1"])
+def test_an_address_is_taken_in_every_form_that_holds_no_secret(address: str) -> None:
+    assert _config(LOCAL.replace("http://127.0.0.1:8080/v1", f"{address}/")).providers[1].base_url == address
+
+
 def test_what_describes_this_release_is_accepted() -> None:
     text = '[retry]\nattempts = 1\n[permissions]\nmode = "ask"\n'
     assert _config(text) == _config("")
@@ -174,6 +178,15 @@ def test_what_describes_this_release_is_accepted() -> None:
         LOCAL + 'key_command = ["sk-secret-1", 1]',
         LOCAL + 'key_command = "sk-secret-1"',
         LOCAL + 'headers = {authorization = "sk-secret-1 é"}',
+        LOCAL + 'headers = "sk-secret-1"',
+        LOCAL + 'options = "sk-secret-1"',
+        LOCAL + 'api_key = "sk-secret-1"',
+        LOCAL + '[models."local/x"]\nextra = "sk-secret-1"',
+        LOCAL.replace("chat-completions", "sk-secret-1"),
+        LOCAL.replace("http://127.0.0.1:8080/v1", "sk-secret-1"),
+        LOCAL.replace("127", "me:sk-secret-1@[127"),
+        'providers.local = "sk-secret-1"',
+        'providers = "sk-secret-1"',
     ],
 )
 def test_a_key_that_was_put_in_the_wrong_place_is_not_repeated(text: str) -> None:
@@ -197,9 +210,25 @@ def test_broken_toml_is_told_with_its_line(text: str, line: int | None) -> None:
     assert "TOML" in message or "deep" in message
 
 
-def test_a_key_that_stands_twice_has_no_line() -> None:
-    other = LOCAL.replace("local", "other")
-    assert _fault(LOCAL + 'key_env = "1"\n' + other + 'key_env = "1"')[1] is None
+def test_a_key_that_stands_in_two_tables_is_found_in_its_own() -> None:
+    other = LOCAL.replace("local", '"an.other"')
+    assert _fault(LOCAL + 'key_env = "K"\n' + other + 'key_env = "1"')[:2] == ('providers."an.other".key_env', 8)
+    assert _fault(LOCAL + 'key_env = "1"\n' + other + 'key_env = "K"')[:2] == ("providers.local.key_env", 4)
+
+
+def test_a_key_that_a_search_finds_twice_has_no_line() -> None:
+    assert _fault('[limits]\nsteps = 0\n[log]\nlevel = """\n[limits]\nsteps = 1\n"""')[1] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[limits]\n[limits]", "not valid TOML: the table 'limits' stands twice (c.toml, line 2)"),
+        ("model = 'a/b'\nmodel = 'a/b'", "not valid TOML: a key stands twice (c.toml, line 2)"),
+    ],
+)
+def test_what_stands_twice_is_told_in_plain_words(text: str, said: str) -> None:
+    assert said in _fault(text)[2]
 
 
 @pytest.mark.parametrize(
@@ -217,4 +246,4 @@ def test_the_line_is_found_in_every_spelling_of_a_key(text: str, line: int) -> N
 
 def test_null_from_a_client_is_a_wrong_value() -> None:
     with pytest.raises(ConfigError, match=r"limits.steps: .* it is null \(initializationOptions\)"):
-        read_table({"limits": {"steps": None}}, Origin("initializationOptions"))
+        read_table({"limits": {"steps": None}}, Origin("client", "initializationOptions"))

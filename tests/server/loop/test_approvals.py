@@ -12,7 +12,7 @@ from refold_protocol.errors import ApprovalSettledError
 from refold_protocol.ids import ApprovalId
 from refold_protocol.session.events import AbortCause, ApprovalAsked, ApprovalDecided, Event, ToolResult
 from refold_protocol.session.messages import Source, text_of
-from refold_server.config_types import Mode
+from refold_server.config import Mode
 from refold_server.loop.approvals import Question
 from refold_server.sessions.session import Session
 from refold_storage.memory import MemoryStore

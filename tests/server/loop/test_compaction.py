@@ -14,7 +14,7 @@ from refold_protocol.session.rebuild import rebuild_summary
 from refold_protocol.session.region import COMPACTION
 from refold_protocol.session.request import Request
 from refold_protocol.session.surface import fold_surface
-from refold_server.config_types import CompactionConfig
+from refold_server.config import CompactionConfig
 from refold_server.sessions.compacting import compact_session
 from refold_server.sessions.settings import SettingsPatch
 from refold_storage.interface import NewSession

@@ -20,7 +20,7 @@ from refold_protocol.session.events import (
 from refold_protocol.session.messages import BlockStart, TextDelta, text_content
 from refold_protocol.session.meter_profile import TokenMeterError
 from refold_server.compaction.failure import CompactionError
-from refold_server.config_types import CompactionConfig
+from refold_server.config import CompactionConfig
 from refold_server.sessions.compacting import compact_session
 from refold_server.sessions.session import Session
 from refold_storage.memory import MemoryStore

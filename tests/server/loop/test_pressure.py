@@ -17,7 +17,7 @@ from refold_protocol.session.events import (
     TurnError,
 )
 from refold_protocol.session.messages import Chunk, UsageChunk, text_of
-from refold_server.config_types import CompactionConfig
+from refold_server.config import CompactionConfig
 from refold_server.sessions.session import Session
 from refold_server.sessions.settings import SettingsPatch
 from refold_storage.memory import MemoryStore

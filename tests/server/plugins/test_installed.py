@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from refold_protocol.errors import ConfigError
-from refold_server.config_types import PluginsConfig, Written
+from refold_server.config import PluginsConfig, Written
 from refold_server.plugins.installed import installed_plugins
 from refold_server.plugins.loading import load_plugins, plugin_sources
 from tests.support.packages import install, plugin_package

@@ -11,7 +11,7 @@ import pytest
 from msgspec import Struct
 
 from refold_protocol.errors import ConfigError
-from refold_server.config_types import PluginsConfig, Written
+from refold_server.config import PluginsConfig, Written
 from refold_server.plugins import OBSERVE, PluginRegistry, tool
 from refold_server.plugins.loading import load_plugins, plugin_sources
 from refold_server.plugins.registry import Plugins, registered

@@ -20,8 +20,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold_protocol.session.messages import Chunk
-from refold_server.config_build import build_config
-from refold_server.config_types import PluginsConfig
+from refold_server.config import PluginsConfig
+from refold_server.config_file import build_config
 from refold_server.host import surroundings
 from refold_server.plugins import (
     EXECUTE,

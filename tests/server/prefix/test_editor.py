@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from refold_server.config_types import PrefixConfig
+from refold_server.config import PrefixConfig
 from refold_server.tools.open_buffers import OpenBuffer
 from tests.support.prefixes import composed
 from tests.support.tool_calls import fill

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_server.config_types import PrefixConfig
+from refold_server.config import PrefixConfig
 from refold_server.prefix.instructions import MAX_BYTES, FoundFile, bounded
 from refold_server.tools.skills import SkillShelf
 from tests.support.prefixes import composed, repository

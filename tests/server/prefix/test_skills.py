@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from refold_server.config_types import PrefixConfig
+from refold_server.config import PrefixConfig
 from refold_server.prefix.skills import MAX_CHARACTERS, MAX_SKILLS, catalogue_text
 from refold_server.tools import skills as module
 from refold_server.tools.paths import ROOT, Workspace

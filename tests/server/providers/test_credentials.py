@@ -11,7 +11,7 @@ import pytest
 
 from refold_protocol.dialects.chat_completions import resolve_options
 from refold_protocol.errors import ProviderError
-from refold_server.config_types import ProviderConfig
+from refold_server.config import ProviderConfig
 from refold_server.providers.credentials import Credentials
 from tests.support.asking import ask, error_of, http_provider
 from tests.support.chat_stream import event, reply

@@ -12,7 +12,7 @@ import pytest
 
 from refold_protocol.errors import ProviderError
 from refold_protocol.session.messages import FinishChunk, Usage, UsageChunk
-from refold_server.config_types import TimeoutsConfig
+from refold_server.config import TimeoutsConfig
 from tests.support.asking import ask, error_of, http_provider
 from tests.support.chat_stream import DONE, call, calls, chunk, event, reply, text, text_in
 from tests.support.fake_provider import EVENT_STREAM, Answer, FakeProvider, Gate, answer

@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from refold_protocol.errors import ProviderError
-from refold_server.config_types import TimeoutsConfig
+from refold_server.config import TimeoutsConfig
 from refold_server.providers.patience import Patience
 from tests.support.virtual_time import VirtualTimeLoop, run_in_virtual_time
 

@@ -6,7 +6,7 @@ import pytest
 
 from refold_protocol.dialects.chat_completions import resolve_options
 from refold_protocol.errors import ConfigError
-from refold_server.config_types import ProviderConfig, TimeoutsConfig
+from refold_server.config import ProviderConfig, TimeoutsConfig
 from refold_server.providers.http import HttpProvider
 from refold_server.providers.registry import close_providers, open_provider
 from refold_server.providers.rehearsal import RehearsalProvider

@@ -12,7 +12,7 @@ from refold_protocol.errors import ConfigError
 from refold_protocol.session.events import CompactionSettings, CompactStart, LimitSettings, SessionSettings
 from refold_protocol.session.messages import Chunk, UsageChunk
 from refold_server.compaction.policy import policy_of
-from refold_server.config_types import CompactionConfig
+from refold_server.config import CompactionConfig
 from refold_server.sessions.registry import Sessions
 from refold_server.sessions.session import Session
 from refold_server.sessions.settings import SettingsPatch, patched

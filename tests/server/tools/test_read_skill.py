@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from refold_server.config import load_config
+from refold_server.config_file import load_config
 from refold_server.host import Surroundings
 from refold_server.tools.execute import ToolAnswer, execute
 from refold_server.tools.registry import built_in_tools

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from refold_protocol.errors import ConfigError
-from refold_server.config import default_config_path, default_store_path, load_config
+from refold_server.config_file import MAX_FILE_BYTES, default_config_path, default_store_path, load_config
 
 
 @pytest.fixture(autouse=True)
@@ -65,12 +67,55 @@ def test_a_named_file_that_is_missing_is_an_error(home: Path) -> None:
         assert caught.value.details["file"] == str(missing)
 
 
-@pytest.mark.parametrize("content", [b"\xff", b"model = '\xe9'"])
-def test_a_file_that_is_not_text_is_an_error(home: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "line", "said"),
+    [
+        (b"\xff", 1, "is not a UTF-8 text file (byte 0xff); save it as UTF-8"),
+        (b"\n\nmodel = '\xe9'", 3, "is not a UTF-8 text file (byte 0xe9); save it as UTF-8"),
+        ("model = 'a/b'".encode("utf-16"), None, "is not a UTF-8 text file but UTF-16"),
+    ],
+)
+def test_a_file_that_is_not_text_is_an_error(home: Path, content: bytes, line: int | None, said: str) -> None:
     file = home / "bad.toml"
     file.write_bytes(content)
-    with pytest.raises(ConfigError, match="not a UTF-8 text file"):
+    with pytest.raises(ConfigError) as caught:
         load_config(file, {})
+    assert caught.value.reason.startswith(said)
+    assert caught.value.details.get("line") == line
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["plain", "byte-order mark"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
+def test_a_file_is_read_with_a_byte_order_mark_and_with_any_line_ends(home: Path, mark: bytes, end: bytes) -> None:
+    file = home / "c.toml"
+    file.write_bytes(mark + b"[limits]" + end + b"steps = 7" + end)
+    assert load_config(file, {}).limits.steps == 7
+    file.write_bytes(mark + b"[limits]" + end + b"steps = 0" + end)
+    with pytest.raises(ConfigError) as caught:
+        load_config(file, {})
+    assert caught.value.details["line"] == 2
+
+
+def test_a_file_that_is_much_too_large_is_refused(home: Path) -> None:
+    file = _write(home / "c.toml", "#" * MAX_FILE_BYTES)
+    assert load_config(file, {}).limits.steps == 50
+    _write(file, "#" * (MAX_FILE_BYTES + 1))
+    with pytest.raises(ConfigError, match="is larger than 1048576 bytes"):
+        load_config(file, {})
+
+
+def test_a_path_that_no_file_can_have_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="--config: names a file by a path that no file can have"):
+        load_config(Path("a\0b"), {})
+
+
+def test_a_start_imports_neither_toml_nor_network_nor_tools() -> None:
+    program = (
+        "import sys, pathlib, refold_server.config_file as c; c.load_config(None, {'REFOLD_CONFIG': ''});"
+        "print([name for name in ('tomllib', 'httpx', 'anyio', 'refold_server.tools.registry') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_a_folder_is_not_a_file(home: Path) -> None:

@@ -1,4 +1,4 @@
-"""Owns the way from a configuration and a session's settings to what is fixed for its calls: model, call config, limits.
+"""From the configuration and a session's settings to what is fixed for its calls: model, call config, permissions, limits.
 
 The call config is recorded and is all that an encoder sees beside the history, so every setting that can change a byte of
 a body is resolved here, with its default filled in. Nothing that only concerns the way to the provider gets in.
@@ -14,8 +14,8 @@ from refold_protocol.errors import ConfigError, ProviderError
 from refold_protocol.session.events import SessionSettings
 from refold_protocol.session.header import canonical_config
 from refold_protocol.session.header_types import CallConfig
-from refold_server.config_checks import described, near
-from refold_server.config_types import Config, Mode, ModelConfig, ProviderConfig
+from refold_server.config import Config, Mode, ModelConfig, ProviderConfig
+from refold_server.config_faults import described, near
 
 REHEARSAL: Final = "rehearsal"
 """Name of the embedded provider, which is always there and cannot be configured."""

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from refold_protocol.errors import ConfigError, ProviderError
 from refold_protocol.session.events import LimitSettings, SessionSettings
 from refold_protocol.session.header import canonical_config
-from refold_server.config_build import build_config
-from refold_server.config_call import call_config, resolve_model, split_model, step_limit
-from refold_server.config_read import read_toml
-from refold_server.config_types import Config
+from refold_server.call_config import call_config, resolve_model, split_model, step_limit
+from refold_server.config import Config
+from refold_server.config_file import build_config, read_toml
 
 DEFAULTS = build_config({}, lambda: Path("/store"))
 
