@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 COMPILE := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 # How many processes share the tests. Tests wait for disks and daemons, so one more than there are cores.
-JOBS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1)')
+JOBS ?= $(shell $(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 BENCH ?= startup store chunk_cost turn_growth header_deltas meter bench_dialects bench_rpc turns followers syncs
 
