@@ -6,6 +6,9 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 COMPILE := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
+# How many processes share the tests. Tests wait for disks and daemons, so one more than there are cores.
+JOBS ?= $(shell $(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
+
 BENCH ?= startup store chunk_cost turn_growth header_deltas meter bench_dialects bench_rpc turns followers syncs
 
 .DEFAULT_GOAL := help
@@ -18,12 +21,12 @@ help: ## Print this list
 demo: .venv/.runtime ## Run a whole session on this repository, offline, and prove each of its requests
 	$(BIN)/refold demo
 
-test: .venv/.dev ## Run all tests (ARGS="-k name" for some, COVERAGE=1 to note the branches they take)
-	$(if $(COVERAGE),$(BIN)/coverage erase)
-	$(BIN)/python $(if $(COVERAGE),-m coverage run) -m pytest $(ARGS)
+test: .venv/.dev ## Run all tests, beside each other (ARGS="-k name" for some, JOBS=0 for one after the other)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
-coverage: COVERAGE := 1
-coverage: test ## Run all tests and report which branches they took
+coverage: .venv/.dev ## Report which branches the tests take (one after the other, nearly three times as slow: not in CI)
+	$(BIN)/coverage erase
+	$(BIN)/python -m coverage run -m pytest $(ARGS)
 	$(BIN)/coverage report
 
 check: .venv/.dev ## Check format, style, types and the direction of imports

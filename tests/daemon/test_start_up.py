@@ -16,7 +16,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from refold_protocol.rpc.framing import encode_frame
+from tests.support.chat_stream import reply
 from tests.support.daemons import Json, Place
+from tests.support.fake_provider import FakeProvider, answer
 
 IMPORTED = re.compile(rb"^import time: +\d+ \| +\d+ \| +(\w+)", re.MULTILINE)
 FRAME = re.compile(rb"Content-Length: (\d+)\r\n\r\n")
@@ -113,3 +115,19 @@ def test_a_session_offline_never_imports_the_http_client_or_the_language_server(
         daemon.read_to_end()
         assert "lmdb" in daemon.imported
         assert not daemon.imported & {"h11", "httpcore", "httpx", "lsprotocol", "pygls", "cattrs"}
+
+
+def test_a_session_over_http_imports_the_client_without_its_command_line(place: Place) -> None:
+    """Where click and rich are installed, httpx would bring its command line along."""
+    with FakeProvider(answer(reply("Here."))) as provider:
+        place.provider(provider.base_url)
+        with telling_daemon(place) as daemon:
+            initialized(daemon, place)
+            session = daemon.call("session/open", {"cwd": str(place.workspace)})["session"]
+            daemon.call("turn/start", {"session": session, "content": [{"type": "text", "text": "Where is the zebra?"}]})
+            end = daemon.call("turn/wait", {"session": session, "turn": 1})
+            assert end["data"]["reason"] == {"kind": "completed"}
+            daemon.notify("exit", {})
+            daemon.read_to_end()
+            assert "httpx" in daemon.imported
+            assert not daemon.imported & {"click", "rich"}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,16 +33,28 @@ PACKAGE = Path(__file__).parent / "node"
 GET = "install Node.js 18 or later with npm; on Debian: apt-get install nodejs npm"
 
 
+@contextmanager
+def alone_in(folder: Path) -> Generator[None]:
+    """Wait until no other test process is in here for the folder."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 @pytest.fixture(scope="session")
 def node() -> str:
     """A node that finds the package's dependencies; they are installed when the lock file is another than last time."""
     program, npm = find("node", GET), find("npm", GET)
     lock, noted = PACKAGE / "package-lock.json", PACKAGE / "node_modules" / ".installed-lock.json"
-    if not noted.exists() or noted.read_bytes() != lock.read_bytes():
-        done = subprocess.run([npm, "ci"], cwd=PACKAGE, capture_output=True, text=True, check=False)
-        if done.returncode:
-            missing(f"`npm ci` in {PACKAGE} failed; it needs a registry once: {done.stderr[-500:]}")
-        shutil.copy(lock, noted)
+    with alone_in(PACKAGE):
+        if not noted.exists() or noted.read_bytes() != lock.read_bytes():
+            done = subprocess.run([npm, "ci"], cwd=PACKAGE, capture_output=True, text=True, check=False)
+            if done.returncode:
+                missing(f"`npm ci` in {PACKAGE} failed; it needs a registry once: {done.stderr[-500:]}")
+            shutil.copy(lock, noted)
     return program
 
 

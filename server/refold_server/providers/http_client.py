@@ -7,7 +7,9 @@ followed: a body that holds somebody's code goes to the configured address and n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, cast
 
 import anyio
 import anyio.to_thread
@@ -43,6 +45,8 @@ class HttpClient:
 
 
 def _make() -> httpx.AsyncClient:
+    # Where click and rich are installed, httpx imports its own command line too, which takes longer than all the rest of it.
+    sys.modules.setdefault("httpx._main", cast("ModuleType", None))
     import httpx
 
     try:
