@@ -59,7 +59,7 @@ class Job:
         self._task: asyncio.Task[None] | None = None
 
     def cancel(self) -> None:
-        """Cancel the request, once. A job that has not begun is answered when its turn comes."""
+        """Cancel the request, once. A job that has not begun is answered when it is run."""
         if not self.cancelled:
             self.cancelled = True
             if self._task is not None:
