@@ -216,7 +216,10 @@ class Inbound:
     def _finish(self, job: Job, body: bytes) -> None:
         self._jobs.finish(job.request.id)
         self._look_quiet()
-        self._send(body)
+        if job.after_events:
+            self._connection.transport.send_event(encode_frame(body))
+        else:
+            self._send(body)
 
     def _look_quiet(self) -> None:
         if not self._jobs:
