@@ -8,16 +8,32 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from math import inf
 from typing import Any, TypeAlias
 
 import anyio
 
-from refold_protocol.errors import InputUnknownError, InvariantError, LogError, RefoldError, SessionBusyError, TurnMismatchError
+from refold_protocol.errors import (
+    InputUnknownError,
+    InvariantError,
+    LogError,
+    RefoldError,
+    SessionBusyError,
+    SessionReadOnlyError,
+    TurnMismatchError,
+)
 from refold_protocol.ids import InputId
-from refold_protocol.session.events import AbortCause, Event, TurnEnd, TurnEndReason
+from refold_protocol.session.events import (
+    AbortCause,
+    ContextMessage,
+    Event,
+    InputSettled,
+    SteeringMessage,
+    TurnEnd,
+    TurnEndReason,
+)
 from refold_protocol.session.pending import PendingInput
 from refold_server.loop.control import TurnControl
 from refold_server.loop.inbox import waiting
@@ -38,6 +54,7 @@ class Turns:
         self.running: int | None = None
         self.input: InputId | None = None
         self.closing = False
+        self.closed = False
         self._instance = instance
         self._ledger = instance.ledger
         self._spawn = spawn
@@ -47,6 +64,7 @@ class Turns:
         self._trouble: RefoldError | None = None
         self._watchers: list[Callable[[], None]] = []
         self._ledger.handle.watch_durable(self._made_durable)
+        self._ledger.handle.observe(self._accepted)
 
     @property
     def held(self) -> bool:
@@ -97,14 +115,20 @@ class Turns:
 
     def tell(self) -> None:
         """Wake whoever waits for a change, and call those who watch."""
-        self._changed.set()
-        self._changed = anyio.Event()
-        for watcher in self._watchers:
+        self._wake()
+        for watcher in tuple(self._watchers):
             watcher()
 
-    def watch(self, watcher: Callable[[], None]) -> None:
-        """Call `watcher` whenever a turn ended or the next one began; it must not raise."""
+    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Call `watcher` whenever a turn ended or the next one began, and when the session is closed; it must not raise. Give
+        the function that ends that."""
         self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher)
+
+    def close(self) -> None:
+        """Say that the session is closed: nothing that waits begins here any more, and whoever waits for it is told."""
+        self.closing = self.closed = True
+        self.tell()
 
     def run(self, given: PendingInput) -> None:
         """Run the reserved turn with `given`, in a task of its own; queued inputs follow it."""
@@ -170,7 +194,8 @@ class Turns:
             await self._changed.wait()
 
     async def wait_input(self, given: InputId) -> Event:
-        """Wait for the end of the turn that an input starts. Raises InputUnknownError."""
+        """Wait for the end of the turn that an input starts. Raises InputUnknownError, as soon as it will start none, and
+        SessionReadOnlyError when the session is closed while it waits."""
         while True:
             turn = self._ledger.turn_of_input(given)
             waits = any(one.input == given for one in self._ledger.folds.pending)
@@ -178,6 +203,10 @@ class Turns:
                 return await self.wait(turn)
             if not waits:
                 raise InputUnknownError(f"input {given} started no turn in this session", input=given)
+            if self.closed:
+                session = self._ledger.handle.id
+                message = f"session {session} was closed here before input {given} started its turn"
+                raise SessionReadOnlyError(message, session=session)
             await self._changed.wait()
 
     async def interrupt(self, turn: int, cause: AbortCause) -> TurnEndReason | None:
@@ -207,6 +236,14 @@ class Turns:
         if self.running is not None:
             self._control.interrupt(cause)
         await self._idle()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    def _accepted(self, events: Sequence[Event]) -> None:
+        if any(isinstance(event.data, InputSettled | SteeringMessage | ContextMessage) for event in events):
+            self._wake()  # an input that somebody waits for may have come to its end without a turn
 
     def _made_durable(self, durable: int) -> None:
         del durable

@@ -50,6 +50,27 @@ async def test_progress_of_left_over_steering_is_that_of_the_turn_that_it_became
     assert await told_of_steering(stopped=True) == ["turn", "step 1: waiting for the model", "completed"]
 
 
+async def test_progress_of_what_waits_ends_when_its_session_is_closed_and_its_token_is_free() -> None:
+    told: list[tuple[str, str | None]] = []
+
+    def notify(method: str, notice: object) -> None:
+        assert isinstance(notice, ProgressNotice)
+        told.append((notice.value.kind, notice.value.message))
+
+    pause = Pause()
+    async with scripted_session(ScriptedHost(ScriptedProvider([pause, *says("first")]))) as session:
+        progress = Progress(notify)
+        await session.start(text_content("go"), CLIENT)
+        await pause.reached.wait()
+        queued = await session.start_or_wait(text_content("next"), CLIENT, "queue")
+        progress.follow(progress.reserve("t"), session, queued.input, queued.turn)
+        await session.close(cancel=True)
+        assert told == [("begin", "turn"), ("end", "closed")]
+        progress.follow(progress.reserve("t"), session, queued.input, queued.turn)
+        progress.reserve("t")
+    assert len(told) == 2, "nothing begins in a session that is closed"
+
+
 async def test_progress_says_that_a_call_waits_for_permission() -> None:
     told: list[str] = []
 
