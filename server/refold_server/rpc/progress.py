@@ -73,7 +73,10 @@ class Progress:
         self._tell(token, WorkDone("begin", title="refold", message="turn", cancellable=True))
 
         def look() -> None:
-            if session.closed:  # what waits begins no turn here any more
+            turn = followed.turn
+            if turn is not None and turn != session.turns.running and ledger.turn_end(turn) is None:
+                self._end(token, followed, "failed")  # its end could not be recorded
+            elif session.closed:  # what waits begins no turn here any more
                 self._end(token, followed, "closed")
 
         unobserve, unwatch = ledger.handle.observe(partial(self._seen, token, followed)), session.turns.watch(look)
