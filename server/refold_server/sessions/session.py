@@ -143,7 +143,7 @@ class Session:
         await self.ledger.flush()
         if self.ledger.accepted_by_key(key) is not event:  # whoever sent it first gave up meanwhile, and it was withdrawn
             return None
-        return Accepted(given.input, event.seq, self._turn_told(event.seq, given))
+        return Accepted(given.input, event.seq, self.turns.told(event.seq, given))
 
     async def inject(self, content: tuple[InputBlock, ...], source: Source) -> Accepted:
         """Tell the model something without asking anything. It joins the running turn before its next step or end; on an
@@ -279,24 +279,6 @@ class Session:
         mode = self.instance.host.permission_mode(self.ledger.folds.settings)
         content = text_content(PERMISSIONS_NOW[mode])
         return (*superseded, Draft(InputAccepted(new_input_id(), "inject", content, PERMISSIONS)))
-
-    def _turn_told(self, seq: int, given: InputAccepted) -> int | None:
-        """Give the turn that whoever sent this input was told: the one that steering was to join or a prompt started at once,
-        None for a prompt that was queued."""
-        running, started = self.turns.running, self.ledger.turn_of_input(given.input)
-        ran = self.turns.at(seq)
-        if given.mode == "steer":
-            return ran or running
-        if ran is None:  # its turn is about to begin
-            return running if self.turns.input == given.input else None
-        return started if started == ran and not self._compacted_first(seq) else None
-
-    def _compacted_first(self, seq: int) -> bool:
-        """Tell whether the history was compacted between an input and its turn, so that it was queued."""
-        for event in self.ledger.handle.read(seq + 1):
-            if event.type in ("compact/end", "turn/start"):
-                return event.type == "compact/end"
-        return False
 
     async def _join_if_idle(self, given: PendingInput) -> int | None:
         """Let an injection join by a turn of its own where no turn runs that it can join; give that turn's number."""

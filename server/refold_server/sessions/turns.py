@@ -29,6 +29,7 @@ from refold_protocol.session.events import (
     AbortCause,
     ContextMessage,
     Event,
+    InputAccepted,
     InputSettled,
     SteeringMessage,
     TurnEnd,
@@ -180,6 +181,16 @@ class Turns:
         over = bisect_left(turns, seq, key=end)
         return turns[over] if over < len(turns) else None
 
+    def told(self, seq: int, given: InputAccepted) -> int | None:
+        """Give the turn that whoever sent the input of event `seq` was told: the one that steering was to join or a prompt
+        started at once, None for a prompt that was queued."""
+        ran, started = self.at(seq), self._ledger.turn_of_input(given.input)
+        if given.mode == "steer":
+            return ran or self.running
+        if ran is None:  # its turn is about to begin
+            return self.running if self.input == given.input else None
+        return started if started == ran and not self._compacted_first(seq) else None
+
     async def wait(self, turn: int) -> Event:
         """Wait for the durable end of a turn and give its event. Raises TurnMismatchError for a turn that never was, and
         the error that kept its end from becoming durable."""
@@ -236,6 +247,13 @@ class Turns:
         if self.running is not None:
             self._control.interrupt(cause)
         await self._idle()
+
+    def _compacted_first(self, seq: int) -> bool:
+        """Tell whether the history was compacted between an input and its turn, so that it was queued."""
+        for event in self._ledger.handle.read(seq + 1):
+            if event.type in ("compact/end", "turn/start"):
+                return event.type == "compact/end"
+        return False
 
     def _wake(self) -> None:
         self._changed.set()
