@@ -825,14 +825,21 @@ export interface TurnInterruptResult {
   reason: TurnEndReason | null;
 }
 
-/** `turn/interrupt`: with `withdrawQueued`, what waits behind the turn is taken back as well. */
+/**
+ * `turn/interrupt`: with `withdrawQueued`, what waits behind the turn is taken back as well. It does not wait behind
+ * a long queue of other requests, so send it once the turn is known to run.
+ */
 export interface TurnInterruptParams {
   session: string;
   turn: number;
   withdrawQueued?: boolean;
 }
 
-/** `turn/wait`: for the end of a turn, or of the turn that an input starts. */
+/**
+ * `turn/wait`: for the end of a turn, or of the turn that an input starts. Answered with an error as soon as that can no
+ * longer come: `input.unknown` when the input was withdrawn or has joined a turn, `session.readOnly` when the session was
+ * closed or deleted while the input still waited.
+ */
 export interface TurnWaitParams {
   session: string;
   turn?: number;
@@ -876,7 +883,7 @@ export interface EventSubscribeParams {
   chunks?: "all" | "live" | "none";
 }
 
-/** `event/unsubscribe`: the seq of the last event that was sent. */
+/** `event/unsubscribe`: the seq of the last event that was sent. None of the subscription follows this reply. */
 export interface EventUnsubscribeResult {
   last: number;
 }
@@ -1297,7 +1304,10 @@ export interface SessionTroubleNotice {
   subscription?: number;
 }
 
-/** `$/progress` of a turn that was started with a `workDoneToken`. */
+/**
+ * `$/progress` of a turn that was started with a `workDoneToken`. What was begun has its end, whose `message` is how the
+ * turn ended; `withdrawn` or `closed` where the input still waited when it was taken back or its session was closed.
+ */
 export interface ProgressNotice {
   token: number | string;
   value: WorkDone;

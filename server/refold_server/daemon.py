@@ -34,6 +34,7 @@ from refold_server.rpc.approval_requests import ApprovalRequests
 from refold_server.rpc.dispatch import Handler, Service
 from refold_server.rpc.endings import EndReason
 from refold_server.rpc.endpoint import Endpoint, stdio_endpoint
+from refold_server.rpc.error_stream import stderr_never_waits
 from refold_server.rpc.event_methods import EventMethods
 from refold_server.rpc.handover import Handover
 from refold_server.rpc.routes import routes
@@ -65,6 +66,11 @@ def places(arguments: tuple[str, ...]) -> Places:
 
 def serve(handover: Handover) -> int:
     """Serve one connection to its end and give the exit code: LSP's 0 or 1, or that of what kept the daemon from starting."""
+    with stderr_never_waits():
+        return _serve(handover)
+
+
+def _serve(handover: Handover) -> int:
     logging.basicConfig(stream=sys.stderr, format="refold: %(levelname)s: %(name)s: %(message)s", level=logging.WARNING)
     try:
         daemon = Daemon(stdio_endpoint(handover), places(handover.arguments))

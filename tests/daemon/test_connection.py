@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from refold_protocol.rpc.framing import encode_frame
+from tests.support.daemons import SERVE, Place
 from tests.support.processes import TOY, Process
 
 BODY = '{"jsonrpc":"2.0","id":"d","method":"toy/echo","params":{"t":"é世🙂"}}'.encode()
@@ -262,3 +263,16 @@ def test_children_inherit_neither_end_of_the_connection() -> None:
         assert [number for number, _ in inherited][:3] == ["0", "1", "2"]
         pipes = {os.readlink(f"/proc/self/fd/{pipe.fileno()}") for pipe in (process.popen.stdin, process.popen.stdout) if pipe}
         assert not pipes & {target for _, target in inherited}
+
+
+def test_a_client_that_never_reads_standard_error_is_served_however_much_is_logged(place: Place) -> None:
+    place.configure('[log]\nlevel = "info"\n')
+    with Process(SERVE, place.daemon_env) as process:
+        process.initialize()
+        for _ in range(5_000):
+            process.notify("acme/unheard")
+        assert "version" in process.call("daemon/health")
+        assert process.call("shutdown") is None
+        process.notify("exit")
+        process.read_to_end()
+        assert process.popen.wait() == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from refold_client import RpcError
@@ -56,6 +58,23 @@ async def test_a_session_whose_turn_runs_is_not_deleted_here_nor_from_another_pr
                 assert raised.value.kind == kind
             await owner.interrupt(session, 1)
             await owner.delete(session)
+
+
+async def test_whoever_waits_for_an_input_of_a_session_that_is_deleted_is_answered(place: Place) -> None:
+    async with FakeProvider(answer(text("Half"), end="hang")) as provider:
+        place.provider(provider.base_url)
+        async with place.daemon() as client:
+            session = await new_session(client, place)
+            await client.start_turn(session, "go")
+            queued = await client.start_turn(session, "then", if_running="queue")
+            await client.close_session(session, cancel=True)
+            await client.open_session(session)
+            waiting = asyncio.create_task(client.wait_turn(session, input_id=queued["input"]))
+            await client.read(session, "status")
+            await client.delete(session)
+            with pytest.raises(RpcError) as raised:
+                await waiting
+            assert raised.value.kind == "session.readOnly"
 
 
 async def test_a_session_without_anything_on_disk_can_be_deleted(place: Place) -> None:

@@ -14,6 +14,26 @@ from tests.support.fake_provider import FakeProvider, answer
 pytestmark = pytest.mark.anyio
 
 
+async def test_the_row_of_a_fork_tells_what_the_fork_came_to_and_not_its_parent_before_anyone_opens_it(place: Place) -> None:
+    place.script({"text": "One."}, {"text": "Two."})
+    async with place.daemon() as client:
+        session = await new_session(client, place)
+        await client.rename(session, "Early")
+        first = await client.prompt(session, "go")
+        early = (await client.list_sessions())["sessions"][0]
+        await client.rename(session, "Late")
+        await client.prompt(session, "on")
+        child = (await client.fork(session, at=first["seq"]))["session"]
+        await client.close_session(session)
+        for wanted in (None, "early"):
+            row, *_ = [row for row in (await client.list_sessions(text=wanted))["sessions"] if row["session"] == child]
+            assert row.get("parent", {}).get("session") == session
+            assert row.get("parent", {}).get("at") == row["tail"] == first["seq"]
+            same = ("title", "turns", "usage", "model", "lastActivity")
+            assert [row.get(name) for name in same] == [early.get(name) for name in same]
+        assert child not in [row["session"] for row in (await client.list_sessions(text="late"))["sessions"]]
+
+
 async def fork(client: Client, session: str, **how: Any) -> str:
     """Fork a session; give the fork's id."""
     return (await client.fork(session, **how))["session"]

@@ -18,10 +18,10 @@ from refold_protocol.errors import SessionBusyError
 from refold_protocol.rpc.initialize import InitializeParams
 from refold_protocol.rpc.methods import METHODS, Method
 from refold_protocol.rpc.notices import SessionEventsNotice
-from refold_protocol.rpc.params import EventSubscribeParams
-from refold_protocol.rpc.results import EventSubscribeResult
+from refold_protocol.rpc.params import EventSubscribeParams, EventUnsubscribeParams
+from refold_protocol.rpc.results import EventSubscribeResult, EventUnsubscribeResult
 from refold_server import boot
-from refold_server.rpc.dispatch import Followed, Handler, Service
+from refold_server.rpc.dispatch import AfterEvents, Followed, Handler, Service
 from refold_server.rpc.endings import EndReason
 from refold_server.rpc.endpoint import Endpoint, stdio_endpoint
 from refold_server.rpc.handover import Handover
@@ -71,6 +71,7 @@ class Toy:
         note = Method("toy/note", "to-daemon", "notification", Text, None, "")
         handlers = {name: handler for name, (handler, _) in requests.items()}
         handlers |= {"toy/note": self.note, "event/subscribe": self.subscribe, "turn/interrupt": self.release}
+        handlers |= {"event/unsubscribe": self.unsubscribe}
         return Service(handlers, self.initialize, METHODS | rows | {"toy/note": note})
 
     def initialize(self, params: InitializeParams, raw: Raw | None) -> None:
@@ -181,6 +182,10 @@ class Toy:
             self._publishers.append(asyncio.create_task(self._publish(after)))
 
         return Followed(EventSubscribeResult(1, 9, 9, params.writer), publish)
+
+    async def unsubscribe(self, params: EventUnsubscribeParams) -> AfterEvents:
+        """Answer after all events that were sent."""
+        return AfterEvents(EventUnsubscribeResult(9))
 
     async def _publish(self, after: int) -> None:
         while after < 9 and await self.endpoint.events_room():

@@ -61,7 +61,8 @@ class WorkDone(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class ProgressNotice(Struct, frozen=True, gc=False):
-    """`$/progress` of a turn that was started with a `workDoneToken`."""
+    """`$/progress` of a turn that was started with a `workDoneToken`. What was begun has its end, whose `message` is how the
+    turn ended; `withdrawn` or `closed` where the input still waited when it was taken back or its session was closed."""
 
     token: ProgressToken
     value: WorkDone

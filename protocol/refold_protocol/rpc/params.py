@@ -135,7 +135,9 @@ class TurnStartParams(Struct, frozen=True, gc=False, omit_defaults=True, rename=
 
 
 class TurnWaitParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
-    """`turn/wait`: for the end of a turn, or of the turn that an input starts."""
+    """`turn/wait`: for the end of a turn, or of the turn that an input starts. Answered with an error as soon as that can no
+    longer come: `input.unknown` when the input was withdrawn or has joined a turn, `session.readOnly` when the session was
+    closed or deleted while the input still waited."""
 
     session: SessionId
     turn: Counting | None = None
@@ -147,7 +149,8 @@ class TurnWaitParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_u
 
 
 class TurnInterruptParams(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
-    """`turn/interrupt`: with `withdraw_queued`, what waits behind the turn is taken back as well."""
+    """`turn/interrupt`: with `withdraw_queued`, what waits behind the turn is taken back as well. It does not wait behind
+    a long queue of other requests, so send it once the turn is known to run."""
 
     session: SessionId
     turn: Counting

@@ -105,7 +105,7 @@ class EventSubscribeResult(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class EventUnsubscribeResult(Struct, frozen=True, gc=False):
-    """`event/unsubscribe`: the seq of the last event that was sent."""
+    """`event/unsubscribe`: the seq of the last event that was sent. None of the subscription follows this reply."""
 
     last: int
 

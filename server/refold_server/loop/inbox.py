@@ -1,6 +1,6 @@
 """Owns the inputs that wait while a turn runs: which may join it, and as what.
 
-An input belongs to the instance that accepted it, which is to say: it stands behind that instance's start in the log.
+An input belongs to the instance that accepted it, which is to say: it stands behind the place at which the log was opened.
 What an earlier instance left behind is only offered. An input joins once it is durable, because only then was it answered.
 """
 
@@ -16,8 +16,8 @@ from refold_server.loop.ledger import Ledger
 
 def waiting(ledger: Ledger, modes: Container[str]) -> list[PendingInput]:
     """Give the durable inputs of the running instance that wait in one of `modes`, in the order of acceptance."""
-    began, durable = ledger.folds.work.began, ledger.handle.durable
-    return [one for one in ledger.folds.pending if one.mode in modes and began < one.seq <= durable]
+    opened_at, durable = ledger.opened_at, ledger.handle.durable
+    return [one for one in ledger.folds.pending if one.mode in modes and opened_at < one.seq <= durable]
 
 
 def join_before_step(ledger: Ledger, turn: int) -> None:

@@ -44,6 +44,8 @@ class Ledger:
 
     def __init__(self, handle: Handle, *, read: bool = True) -> None:
         self.handle = handle
+        self.opened_at: Final = handle.tail
+        """The last seq of what was there already; −1 for a new session."""
         self.folds: Folds = NOTHING_KNOWN
         self._next: Folds = NOTHING_KNOWN
         self._call_ids: set[str] = set()

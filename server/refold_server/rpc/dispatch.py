@@ -46,6 +46,12 @@ class Followed(Struct, frozen=True):
     then: Callable[[], None]
 
 
+class AfterEvents(Struct, frozen=True):
+    """A handler's result whose reply comes after all events that wait to be sent: it is the last word about them."""
+
+    result: object
+
+
 class Job:
     """A request that was taken and not answered yet. `cancel` works before, while and after it runs."""
 
@@ -54,12 +60,14 @@ class Job:
         self.method = method
         self.handler = handler
         self.cancelled = False
+        self.after_events = False
+        """Whether its reply comes after the events that wait."""
         self.is_scheduled = False
         """Whether it will run, so that `run` makes the reply."""
         self._task: asyncio.Task[None] | None = None
 
     def cancel(self) -> None:
-        """Cancel the request, once. A job that has not begun is answered when its turn comes."""
+        """Cancel the request, once. A job that has not begun is answered when it is run."""
         if not self.cancelled:
             self.cancelled = True
             if self._task is not None:
@@ -88,6 +96,9 @@ class Job:
             result = await self.handler(decode_params(self.method, self.request.params))
             if isinstance(result, Followed):
                 return encode_result(self.request.id, result.result), result.then
+            if isinstance(result, AfterEvents):
+                self.after_events = True
+                result = result.result
             return encode_result(self.request.id, result), None
         except (WireError, RefoldError) as error:  # what a handler says on purpose
             return self._error(error_of(error, _logged(self.method) if is_ours(error) else "")), None

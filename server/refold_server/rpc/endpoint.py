@@ -83,6 +83,10 @@ class Endpoint:
         """Send a notification other than `session/events`."""
         self._send(encode_notification(method, params))
 
+    def notify_after_events(self, method: str, params: object = None) -> None:
+        """Send a notification after all events that wait to be sent: it is the last word about them."""
+        self._transport.send_event(encode_frame(encode_notification(method, params)))
+
     async def request(self, method: str, params: object = None) -> Raw:
         """Ask the client and give its result as it came. Raises PeerError and PeerGoneError. Cancelling cancels there."""
         return await self._peers.request(method, params)

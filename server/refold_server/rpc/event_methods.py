@@ -19,7 +19,7 @@ from refold_protocol.rpc.notices import SessionEventsNotice, SessionsChangedNoti
 from refold_protocol.rpc.params import EventSubscribeParams, EventUnsubscribeParams
 from refold_protocol.rpc.results import EventSubscribeResult, EventUnsubscribeResult
 from refold_protocol.session.status import phase_of
-from refold_server.rpc.dispatch import Followed
+from refold_server.rpc.dispatch import AfterEvents, Followed
 from refold_server.rpc.subscription import Subscription, check_cursor, notice_of, wait_for_news
 from refold_server.sessions.reading import reading
 from refold_server.sessions.registry import Sessions
@@ -44,6 +44,10 @@ class Outlet(Protocol):
 
     def notify(self, method: str, params: object = None) -> None:
         """Send any other notification."""
+        ...
+
+    def notify_after_events(self, method: str, params: object = None) -> None:
+        """Send one after all events that wait to be sent."""
         ...
 
 
@@ -73,13 +77,13 @@ class EventMethods:
 
         return Followed(EventSubscribeResult(number, handle.tail, handle.durable, subscription.writer), begin)
 
-    async def unsubscribe(self, params: EventUnsubscribeParams) -> EventUnsubscribeResult:
-        """event/unsubscribe."""
+    async def unsubscribe(self, params: EventUnsubscribeParams) -> AfterEvents:
+        """event/unsubscribe. No event of the subscription follows the reply."""
         subscription = self._open.get(params.subscription)
         if subscription is None:
             raise WireError(bad_param("event/unsubscribe", "$.subscription", f"there is no subscription {params.subscription}"))
         await self._end(params.subscription)
-        return EventUnsubscribeResult(subscription.tail.last)
+        return AfterEvents(EventUnsubscribeResult(subscription.tail.last))
 
     async def settle(self, session: SessionId) -> None:
         """Let the subscriptions of a session that was opened or closed here go on through the handle that it has now: the
@@ -140,7 +144,7 @@ class EventMethods:
         gone = isinstance(error, SessionNotFoundError)
         durable = -1 if gone else subscription.handle.durable
         notice = SessionTroubleNotice(subscription.session, error.error_kind, durable, error.message, number)
-        self._outlet.notify("session/trouble", notice)
+        self._outlet.notify_after_events("session/trouble", notice)
         await self._end(number)
 
     def _attach(self, subscription: Subscription) -> Callable[[], None]:

@@ -1,8 +1,8 @@
 """Owns what comes in: it reads messages, puts them in order, and starts what answers them.
 
-Every request gets exactly one reply, and handlers begin in the order of arrival. While the client leaves its replies
-unread, everything waits but what can end something: replies to us, `$/cancelRequest`, `turn/interrupt`, `shutdown`,
-`exit`. Must not know what methods mean, but for the four that belong to the connection itself.
+Every request gets exactly one reply, and handlers begin in the order of arrival, but for what can end something: replies to
+us, `$/cancelRequest`, `turn/interrupt`, `shutdown` and `exit` neither wait behind a long queue nor until the client reads
+its replies. Must not know what methods mean, but for the four that belong to the connection itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from refold_protocol.rpc.errors import (
     parse_error,
 )
 from refold_protocol.rpc.framing import Frame, FrameEvent, FrameReader, TooLarge, encode_frame
-from refold_protocol.rpc.initialize import InitializeParams, initialize_result
+from refold_protocol.rpc.initialize import MAX_UNSENT_REPLIES, InitializeParams, initialize_result
 from refold_protocol.rpc.lifecycle import Lifecycle
 from refold_protocol.rpc.malformed import glimpse
 from refold_protocol.rpc.methods import decode_params
@@ -39,8 +39,11 @@ from refold_server.rpc.intake import Intake
 from refold_server.rpc.peer import PeerRequests
 from refold_server.rpc.transport import Transport
 
-URGENT: Final = frozenset({"turn/interrupt", "shutdown"})
-"""Requests that are served while replies lie unread."""
+URGENT: Final = frozenset({"turn/interrupt"})
+"""Methods whose requests do not wait; `shutdown` is the connection's own."""
+
+URGENT_BELOW_REPLIES: Final = 2 * MAX_UNSENT_REPLIES
+"""With so many replies unread a request waits, urgent or not: else a flood of them would be bounded by nothing."""
 
 logger = logging.getLogger(__name__)
 
@@ -154,7 +157,8 @@ class Inbound:
             self._refuse(request.id, invalid_request(f"a request with the id {request.id!r} is in flight"), size)
             return
         self._quiet.clear()
-        self._intake.add(partial(self._start, job), size, urgent=request.method in URGENT)
+        urgent = request.method in URGENT and self._connection.transport.unsent < URGENT_BELOW_REPLIES
+        self._intake.add(partial(self._start, job), size, urgent=urgent)
 
     def _take_notification(self, notification: Notification, size: int) -> None:
         method = notification.method
@@ -198,18 +202,24 @@ class Inbound:
         job = self._jobs.get(params.id)
         if job is not None:
             job.cancel()
+            if not self._intake.is_paused:
+                self._start(job)  # one that has not begun is answered now, not when its turn comes
 
     def _refuse(self, request_id: RpcId | None, error: ErrorObject, size: int) -> None:
         self._intake.add(partial(self._send, encode_error(request_id, error)), size)
 
     def _start(self, job: Job) -> None:
-        job.is_scheduled = True
-        self._group.create_task(job.run(self._finish))
+        if not job.is_scheduled:
+            job.is_scheduled = True
+            self._group.create_task(job.run(self._finish))
 
     def _finish(self, job: Job, body: bytes) -> None:
         self._jobs.finish(job.request.id)
         self._look_quiet()
-        self._send(body)
+        if job.after_events:
+            self._connection.transport.send_event(encode_frame(body))
+        else:
+            self._send(body)
 
     def _look_quiet(self) -> None:
         if not self._jobs:

@@ -1,7 +1,7 @@
 """Owns the order in which messages are treated, and how far: steps that wait for their turn, bounded in bytes.
 
-They wait in short bursts, and for long only while the client leaves its replies unread: then the urgent alone are served.
-When too much waits, reading stops until there is room again. Must not know what a step does.
+They are taken in short bursts, and not at all while the client leaves its replies unread. What is urgent does not wait. When
+too much waits, reading stops until there is room again. Must not know what a step does.
 """
 
 from __future__ import annotations
@@ -46,25 +46,19 @@ class Intake:
         return transport.unsent >= MAX_UNSENT_REPLIES or transport.unsent_bytes >= MAX_UNSENT_REPLY_BYTES
 
     def add(self, step: Step, size: int, *, urgent: bool = False) -> None:
-        """Put a step, which holds `size` bytes, behind the others; one that is urgent is taken at once while they wait."""
-        if urgent and self.is_paused:
+        """Put a step, which holds `size` bytes, behind the others. One that is urgent is taken now: after a burst of those
+        that wait, so that a client that sends a few messages together finds them taken in their order, and before the rest."""
+        if urgent:
+            self._take()
             step()
             return
         self._waiting.append((step, size + MESSAGE_COST))
         self._bytes += size + MESSAGE_COST
 
     def pump(self) -> None:
-        """Go on with what waits, as far as that is allowed now: not more than BURST in one turn of the loop."""
-        if self._taken:
-            return
-        while self._waiting and not self.is_paused and self._taken < BURST:
-            self._taken += 1
-            step, cost = self._waiting.popleft()
-            self._bytes -= cost
-            step()
-        if self._taken:
-            asyncio.get_running_loop().call_soon(self._pump_on)
-        elif self._waiting:
+        """Go on with what waits, as far as that is allowed now."""
+        self._take()
+        if self._waiting and not self._taken:
             self._transport.watch()
         self._balance()
 
@@ -78,6 +72,17 @@ class Intake:
     def _pump_on(self) -> None:
         self._taken = 0
         self.pump()
+
+    def _take(self) -> None:
+        """Take steps: not more than BURST in one turn of the loop."""
+        before = self._taken
+        while self._waiting and not self.is_paused and self._taken < BURST:
+            self._taken += 1
+            step, cost = self._waiting.popleft()
+            self._bytes -= cost
+            step()
+        if self._taken and not before:
+            asyncio.get_running_loop().call_soon(self._pump_on)
 
     def _balance(self) -> None:
         full = self._bytes >= self._full_bytes

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import anyio
 
@@ -38,7 +39,7 @@ class _Followed:
         self.session = session
         self.input = given
         self.turn: int | None = None
-        self.stop: Callable[[], None] = lambda: None
+        self.stop: Callable[[], object] = lambda: None
 
 
 class Progress:
@@ -66,12 +67,20 @@ class Progress:
         followed = self._tokens[token] = _Followed(session, given)
         waits = any(one.input == given for one in ledger.folds.pending)
         followed.turn = ledger.turn_of_input(given) or (None if waits else turn)
-        if not waits and (followed.turn is None or ledger.turn_end(followed.turn) is not None):
+        if session.closed or (not waits and (followed.turn is None or ledger.turn_end(followed.turn) is not None)):
             self.release(token)  # it joined and ended already
             return
         self._tell(token, WorkDone("begin", title="refold", message="turn", cancellable=True))
-        handle = session.ledger.handle
-        followed.stop = handle.observe(lambda events: self._seen(token, followed, events))
+
+        def look() -> None:
+            turn = followed.turn
+            if turn is not None and turn != session.turns.running and ledger.turn_end(turn) is None:
+                self._end(token, followed, "failed")  # its end could not be recorded
+            elif session.closed:  # what waits begins no turn here any more
+                self._end(token, followed, "closed")
+
+        unobserve, unwatch = ledger.handle.observe(partial(self._seen, token, followed)), session.turns.watch(look)
+        followed.stop = lambda: (unobserve(), unwatch())
 
     @contextmanager
     def task(self, token: ProgressToken, method: str, session: Session) -> Generator[anyio.CancelScope]:

@@ -45,11 +45,12 @@ class Transport(Protocol):
         ...
 
     def send(self, frame: bytes) -> None:
-        """Send a message: it goes before all events that wait."""
+        """Send a message: it goes before all events that wait, but never into the middle of one."""
         ...
 
     def send_event(self, frame: bytes) -> None:
-        """Send a frame with events, behind everything else. Ask `events_room` first."""
+        """Send a frame with events, after everything else; ask `events_room` first. Also what must come after the events that
+        wait, which asks for no room."""
         ...
 
     async def events_room(self) -> bool:
@@ -88,12 +89,12 @@ class StdioTransport:
     @property
     def unsent(self) -> int:
         """Messages that are not written yet."""
-        return self._writer.unsent
+        return self._writer.lanes.unsent
 
     @property
     def unsent_bytes(self) -> int:
         """The same, in bytes."""
-        return self._writer.unsent_bytes
+        return self._writer.lanes.unsent_bytes
 
     def start(self, hooks: Hooks) -> None:
         """Start both threads. Call it on the event loop."""
@@ -132,7 +133,7 @@ class StdioTransport:
 
     async def drained(self) -> None:
         """Wait until all is written."""
-        while self._writer.unwritten:
+        while self._writer.lanes.unwritten:
             await self._progress()
 
     def close(self) -> None:

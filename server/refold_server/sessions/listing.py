@@ -1,6 +1,7 @@
 """Owns the list of sessions: pages of the catalogue, filtered, each row with the status that can be known from here.
 
-Reads the catalogue alone, but where a text is searched in prompts. Never folds a log.
+Reads the catalogue alone, but where a text is searched in prompts, and for a fork that nobody opened yet: the catalogue
+knows of it what its parent came to. Never folds a log.
 """
 
 from __future__ import annotations
@@ -8,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from msgspec.structs import replace
+
+from refold_protocol.errors import RefoldError
 from refold_protocol.rpc.listing import SessionListResult, SessionRow
 from refold_protocol.rpc.params import SessionListParams
 from refold_protocol.rpc.results import ForkOrigin
 from refold_server.sessions.prompts import folded
 from refold_server.sessions.registry import Sessions, named_path
 from refold_storage.interface import RecentCursor, SessionRecord
+from refold_storage.tally import counted_summary
 
 LOOKED_AT: Final = 10_000
 """Rows of the catalogue that one page looks through; a page of a rare filter may be short and still have a next one."""
@@ -39,8 +44,8 @@ async def page_of_sessions(sessions: Sessions, wanted: SessionListParams, before
         if len(rows) == wanted.limit or looked == LOOKED_AT or sought.read >= SEARCHED_EVENTS:
             return SessionListResult(tuple(rows), None if last is None else write_cursor(last))
         last = cursor
-        if await sought.fits(record):
-            rows.append(session_row(sessions, record))
+        if (found := await sought.found(record)) is not None:
+            rows.append(session_row(sessions, found))
     return SessionListResult(tuple(rows))
 
 
@@ -96,20 +101,39 @@ class _Sought:
 
     def __init__(self, sessions: Sessions, wanted: SessionListParams) -> None:
         self.read = 0
+        self._store = sessions.store
         self._prompts = sessions.prompts
         self._archived = wanted.archived
         self._folder = None if wanted.cwd is None else str(named_path(wanted.cwd))
         self._text = "" if wanted.text is None else folded(wanted.text)
 
-    async def fits(self, record: SessionRecord) -> bool:
+    async def found(self, record: SessionRecord) -> SessionRecord | None:
+        """Give the record of a session that is looked for, as its own log has it; None for another one."""
         if record.archived and not self._archived:
-            return False
+            return None
         if self._folder is not None and record.cwd != self._folder:
-            return False
+            return None
+        record = await self._counted(record)
         if self._text in folded(record.summary.title or ""):
-            return True
+            return record
         self.read += self._prompts.cost(record)
-        return await self._prompts.hold(record, self._text)
+        return record if await self._prompts.hold(record, self._text) else None
+
+    async def _counted(self, record: SessionRecord) -> SessionRecord:
+        if record.parent is None or record.parent.at != record.tail:
+            return record
+        self.read += record.tail + 1
+        try:
+            handle = await self._store.open(record.id, "read")
+            try:
+                summary = await counted_summary(
+                    lambda first, last, size: handle.lines(first, last, max_bytes=size), record.tail
+                )
+            finally:
+                await handle.close()
+        except RefoldError:  # whoever opens it is told; the list goes on with what is known
+            return record
+        return replace(record, summary=summary)
 
 
 def _status(sessions: Sessions, record: SessionRecord) -> str:

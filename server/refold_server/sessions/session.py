@@ -59,8 +59,6 @@ class Session:
         self.ledger = ledger
         self.instance = instance
         self.turns = Turns(instance, spawn)
-        self.closed = False
-        """Whether `close` got as far as the handle."""
         self._first = first
         self._untold = [one.input for one in ledger.folds.pending if one.source == PERMISSIONS]
 
@@ -68,6 +66,11 @@ class Session:
     def id(self) -> SessionId:
         """The session's id."""
         return self.ledger.handle.id
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` got as far as the handle."""
+        return self.turns.closed
 
     def status(self) -> Status:
         """Give the status: as the log tells it, but `running` from the moment an input was accepted, and `broken` while
@@ -140,9 +143,7 @@ class Session:
         await self.ledger.flush()
         if self.ledger.accepted_by_key(key) is not event:  # whoever sent it first gave up meanwhile, and it was withdrawn
             return None
-        running = self.turns.running if self.turns.input == given.input else None
-        joined = self.turns.at(event.seq) if given.mode == "steer" else None
-        return Accepted(given.input, event.seq, self.ledger.turn_of_input(given.input) or running or joined)
+        return Accepted(given.input, event.seq, self.turns.told(event.seq, given))
 
     async def inject(self, content: tuple[InputBlock, ...], source: Source) -> Accepted:
         """Tell the model something without asking anything. It joins the running turn before its next step or end; on an
@@ -220,7 +221,7 @@ class Session:
             except BaseException:  # whoever wanted it closed is gone: it stays open
                 turns.closing = False
                 raise
-        turns.closing = self.closed = True
+        turns.close()
         await self.ledger.handle.close()
 
     async def _accept(

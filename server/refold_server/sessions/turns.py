@@ -8,16 +8,33 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from math import inf
 from typing import Any, TypeAlias
 
 import anyio
 
-from refold_protocol.errors import InputUnknownError, InvariantError, LogError, RefoldError, SessionBusyError, TurnMismatchError
+from refold_protocol.errors import (
+    InputUnknownError,
+    InvariantError,
+    LogError,
+    RefoldError,
+    SessionBusyError,
+    SessionReadOnlyError,
+    TurnMismatchError,
+)
 from refold_protocol.ids import InputId
-from refold_protocol.session.events import AbortCause, Event, TurnEnd, TurnEndReason
+from refold_protocol.session.events import (
+    AbortCause,
+    ContextMessage,
+    Event,
+    InputAccepted,
+    InputSettled,
+    SteeringMessage,
+    TurnEnd,
+    TurnEndReason,
+)
 from refold_protocol.session.pending import PendingInput
 from refold_server.loop.control import TurnControl
 from refold_server.loop.inbox import waiting
@@ -38,6 +55,7 @@ class Turns:
         self.running: int | None = None
         self.input: InputId | None = None
         self.closing = False
+        self.closed = False
         self._instance = instance
         self._ledger = instance.ledger
         self._spawn = spawn
@@ -47,6 +65,7 @@ class Turns:
         self._trouble: RefoldError | None = None
         self._watchers: list[Callable[[], None]] = []
         self._ledger.handle.watch_durable(self._made_durable)
+        self._ledger.handle.observe(self._accepted)
 
     @property
     def held(self) -> bool:
@@ -97,14 +116,20 @@ class Turns:
 
     def tell(self) -> None:
         """Wake whoever waits for a change, and call those who watch."""
-        self._changed.set()
-        self._changed = anyio.Event()
-        for watcher in self._watchers:
+        self._wake()
+        for watcher in tuple(self._watchers):
             watcher()
 
-    def watch(self, watcher: Callable[[], None]) -> None:
-        """Call `watcher` whenever a turn ended or the next one began; it must not raise."""
+    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Call `watcher` whenever a turn ended or the next one began, and when the session is closed; it must not raise. Give
+        the function that ends that."""
         self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher)
+
+    def close(self) -> None:
+        """Say that the session is closed: nothing that waits begins here any more, and whoever waits for it is told."""
+        self.closing = self.closed = True
+        self.tell()
 
     def run(self, given: PendingInput) -> None:
         """Run the reserved turn with `given`, in a task of its own; queued inputs follow it."""
@@ -156,6 +181,16 @@ class Turns:
         over = bisect_left(turns, seq, key=end)
         return turns[over] if over < len(turns) else None
 
+    def told(self, seq: int, given: InputAccepted) -> int | None:
+        """Give the turn that whoever sent the input of event `seq` was told: the one that steering was to join or a prompt
+        started at once, None for a prompt that was queued."""
+        ran, started = self.at(seq), self._ledger.turn_of_input(given.input)
+        if given.mode == "steer":
+            return ran or self.running
+        if ran is None:  # its turn is about to begin
+            return self.running if self.input == given.input else None
+        return started if started == ran and not self._compacted_first(seq) else None
+
     async def wait(self, turn: int) -> Event:
         """Wait for the durable end of a turn and give its event. Raises TurnMismatchError for a turn that never was, and
         the error that kept its end from becoming durable."""
@@ -170,7 +205,8 @@ class Turns:
             await self._changed.wait()
 
     async def wait_input(self, given: InputId) -> Event:
-        """Wait for the end of the turn that an input starts. Raises InputUnknownError."""
+        """Wait for the end of the turn that an input starts. Raises InputUnknownError, as soon as it will start none, and
+        SessionReadOnlyError when the session is closed while it waits."""
         while True:
             turn = self._ledger.turn_of_input(given)
             waits = any(one.input == given for one in self._ledger.folds.pending)
@@ -178,6 +214,10 @@ class Turns:
                 return await self.wait(turn)
             if not waits:
                 raise InputUnknownError(f"input {given} started no turn in this session", input=given)
+            if self.closed:
+                session = self._ledger.handle.id
+                message = f"session {session} was closed here before input {given} started its turn"
+                raise SessionReadOnlyError(message, session=session)
             await self._changed.wait()
 
     async def interrupt(self, turn: int, cause: AbortCause) -> TurnEndReason | None:
@@ -207,6 +247,21 @@ class Turns:
         if self.running is not None:
             self._control.interrupt(cause)
         await self._idle()
+
+    def _compacted_first(self, seq: int) -> bool:
+        """Tell whether the history was compacted between an input and its turn, so that it was queued."""
+        for event in self._ledger.handle.read(seq + 1):
+            if event.type in ("compact/end", "turn/start"):
+                return event.type == "compact/end"
+        return False
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    def _accepted(self, events: Sequence[Event]) -> None:
+        if any(isinstance(event.data, InputSettled | SteeringMessage | ContextMessage) for event in events):
+            self._wake()  # an input that somebody waits for may have come to its end without a turn
 
     def _made_durable(self, durable: int) -> None:
         del durable

@@ -279,6 +279,23 @@ async def test_the_reply_to_a_subscription_precedes_its_events() -> None:
         assert seqs == [4, 5, 6, 7]
 
 
+async def test_the_last_word_about_events_comes_after_those_that_wait_and_other_replies_before() -> None:
+    async with conversation() as talk:
+        talk.transport.stop_reading()
+        subscribed = talk.request("event/subscribe", {"session": "s", "after": 3})
+        for _ in range(20):
+            await talk.turn()
+        ended = talk.request("event/unsubscribe", {"subscription": 1})
+        echoed = talk.request("toy/echo", {})
+        for _ in range(20):
+            await talk.turn()
+        talk.endpoint.notify_after_events("session/trouble", {})
+        talk.transport.read_on()
+        await talk.message(lambda message: message.get("method") == "session/trouble")
+        said = [message.get("id", message.get("method")) for message in talk.messages]
+        assert said == [subscribed, echoed, *["session/events"] * 3, ended]
+
+
 async def test_a_notification_from_the_daemon_is_sent_as_it_is() -> None:
     async with conversation() as talk:
         talk.endpoint.notify("window/logMessage", {"type": 3, "message": "é"})

@@ -12,7 +12,8 @@ import pytest
 from refold_protocol.ids import SessionId
 from refold_protocol.rpc.notices import SessionEventsNotice, SessionTroubleNotice
 from refold_protocol.rpc.params import EventSubscribeParams, EventUnsubscribeParams
-from refold_protocol.rpc.results import EventSubscribeResult
+from refold_protocol.rpc.results import EventSubscribeResult, EventUnsubscribeResult
+from refold_server.rpc.dispatch import AfterEvents
 from refold_server.rpc.event_methods import EventMethods
 from refold_server.rpc.subscription import Subscription
 from refold_server.sessions.registry import Sessions
@@ -39,6 +40,9 @@ class Heard:
         self.events.append(notice)
 
     def notify(self, method: str, params: object = None) -> None:
+        raise AssertionError(method)
+
+    def notify_after_events(self, method: str, params: object = None) -> None:
         assert isinstance(params, SessionTroubleNotice)
         self.troubles.append(params)
 
@@ -75,5 +79,6 @@ async def test_a_bug_in_one_subscription_ends_it_and_no_other(tmp_path: Path, mo
         (trouble,) = outlet.troubles
         assert (trouble.subscription, trouble.kind) == (first, "invariant")
         assert {notice.subscription for notice in outlet.events} == {second}
-        await events.unsubscribe(EventUnsubscribeParams(second))
+        ended = await events.unsubscribe(EventUnsubscribeParams(second))
+        assert ended == AfterEvents(EventUnsubscribeResult(session.ledger.handle.tail)), "nothing of it follows the reply"
         await session.close()

@@ -10,6 +10,7 @@ import pytest
 
 from refold_protocol.rpc.framing import encode_frame
 from refold_protocol.rpc.initialize import MAX_UNSENT_REPLIES, MAX_UNSENT_REPLY_BYTES
+from refold_server.rpc.inbound import URGENT_BELOW_REPLIES
 from refold_server.rpc.intake import BURST, FULL_BYTES, MESSAGE_COST, Intake
 from refold_server.rpc.memory_transport import MemoryTransport
 from refold_server.rpc.transport import Hooks
@@ -155,3 +156,65 @@ async def test_many_messages_at_once_are_taken_in_bursts() -> None:
             await talk.turn()
             most, seen = max(most, len(talk.toy.began) - seen), len(talk.toy.began)
         assert most <= BURST
+
+
+async def queued(talk: Conversation, count: int = 3000) -> None:
+    """Requests that all wait for their turn, after one that runs."""
+    talk.request("toy/wait", request_id="waits")
+    await talk.until(lambda: talk.toy.began == ["wait"])
+    talk.put(*(typed(f"queued {number}") for number in range(count)))
+
+
+async def test_an_interrupt_is_served_before_requests_that_wait_for_their_turn() -> None:
+    async with conversation() as talk:
+        await queued(talk)
+        await talk.interrupt()
+        assert len(talk.toy.began) <= 4 * BURST
+        await talk.reply("waits")
+        await talk.reply("queued 2999")
+
+
+async def test_a_cancelled_request_is_answered_before_those_that_waited_longer() -> None:
+    async with conversation() as talk:
+        await queued(talk)
+        talk.notify("$/cancelRequest", {"id": "queued 2999"})
+        assert (await talk.reply("queued 2999"))["error"]["code"] == -32800
+        assert len(talk.toy.began) <= 4 * BURST
+        await talk.reply("queued 2998")
+        assert "queued 2999" not in talk.toy.began
+        talk.toy.released.set()
+
+
+async def test_shutdown_and_exit_are_served_before_requests_that_wait_for_their_turn() -> None:
+    async with conversation() as talk:
+        await queued(talk)
+        talk.request("shutdown", request_id="bye")
+        assert (await talk.reply("bye"))["result"] is None
+        talk.notify("exit")
+        await talk.until(lambda: talk.toy.ended == ["exit"])
+        assert len(talk.toy.began) <= 8 * BURST
+        talk.toy.released.set()
+        assert await talk.task == 0
+
+
+async def test_requests_that_come_together_with_the_end_are_taken_before_it() -> None:
+    async with conversation() as talk:
+        shutdown, leave = {"jsonrpc": "2.0", "id": "bye", "method": "shutdown"}, {"jsonrpc": "2.0", "method": "exit"}
+        talk.put(*(typed(f"{number}") for number in range(10)), shutdown, leave)
+        for number in range(10):
+            assert "result" in await talk.reply(f"{number}")
+        assert await talk.task == 0
+
+
+async def test_a_flood_of_interrupts_whose_replies_lie_unread_is_bounded_too() -> None:
+    async with conversation() as talk:
+        talk.transport.stop_reading()
+        interrupt = {"jsonrpc": "2.0", "method": "turn/interrupt", "params": {"session": "s", "turn": 1}}
+        for first in range(0, 9000, 100):
+            talk.put(*(interrupt | {"id": number} for number in range(first, first + 100)))
+            await talk.turn()
+        for _ in range(20):
+            await talk.turn()
+        assert URGENT_BELOW_REPLIES <= talk.transport.unsent < URGENT_BELOW_REPLIES + 200
+        talk.transport.read_on()
+        await talk.reply(8999)

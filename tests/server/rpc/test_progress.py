@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from refold_protocol.errors import InvariantError
 from refold_protocol.ids import InputId
 from refold_protocol.rpc.notices import ProgressNotice
-from refold_protocol.session.events import AbortCause
+from refold_protocol.session.events import AbortCause, Draft, Trigger, TurnStart
 from refold_protocol.session.messages import text_content
+from refold_protocol.session.pending import PendingInput
+from refold_server.loop.instance import Instance
 from refold_server.rpc.progress import Progress
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, echo, fill, scripted_session
@@ -48,6 +51,48 @@ async def test_progress_of_steering_ends_with_the_turn_that_it_joined() -> None:
 
 async def test_progress_of_left_over_steering_is_that_of_the_turn_that_it_became() -> None:
     assert await told_of_steering(stopped=True) == ["turn", "step 1: waiting for the model", "completed"]
+
+
+async def test_progress_of_what_waits_ends_when_its_session_is_closed_and_its_token_is_free() -> None:
+    told: list[tuple[str, str | None]] = []
+
+    def notify(method: str, notice: object) -> None:
+        assert isinstance(notice, ProgressNotice)
+        told.append((notice.value.kind, notice.value.message))
+
+    pause = Pause()
+    async with scripted_session(ScriptedHost(ScriptedProvider([pause, *says("first")]))) as session:
+        progress = Progress(notify)
+        await session.start(text_content("go"), CLIENT)
+        await pause.reached.wait()
+        queued = await session.start_or_wait(text_content("next"), CLIENT, "queue")
+        progress.follow(progress.reserve("t"), session, queued.input, queued.turn)
+        await session.close(cancel=True)
+        assert told == [("begin", "turn"), ("end", "closed")]
+        progress.follow(progress.reserve("t"), session, queued.input, queued.turn)
+        progress.reserve("t")
+    assert len(told) == 2, "nothing begins in a session that is closed"
+
+
+async def test_progress_of_a_turn_whose_end_cannot_be_recorded_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, str | None]] = []
+
+    def notify(method: str, notice: object) -> None:
+        assert isinstance(notice, ProgressNotice)
+        told.append((notice.value.kind, notice.value.message))
+
+    async def broken(instance: Instance, given: PendingInput, control: object) -> None:
+        instance.ledger.append(*instance.opening(), Draft(TurnStart(1, Trigger("message", given.source, given.input))))
+        raise ZeroDivisionError("says the test")
+
+    monkeypatch.setattr("refold_server.sessions.turns.run_turn", broken)
+    async with scripted_session(ScriptedHost(ScriptedProvider())) as session:
+        progress = Progress(notify)
+        accepted, number, _ = await session.start(text_content("go"), CLIENT)
+        progress.follow(progress.reserve("t"), session, accepted.input, number)
+        with pytest.raises(InvariantError):
+            await session.turns.wait(number)
+    assert told == [("begin", "turn"), ("end", "failed")]
 
 
 async def test_progress_says_that_a_call_waits_for_permission() -> None:

@@ -11,6 +11,7 @@ from refold_protocol.errors import InputUnknownError, StorageFullError
 from refold_protocol.session.events import Draft, InstanceStart
 from refold_protocol.session.messages import text_content
 from refold_server.loop.ledger import Ledger
+from refold_server.sessions.compacting import compact_session
 from refold_server.sessions.session import Session
 from refold_storage.memory import MemoryStore
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, says
@@ -46,10 +47,10 @@ async def test_a_key_holds_over_a_crash_and_in_the_next_instance() -> None:
         assert (again.input, again.turn, again.seq) == (first.input, 1, seq)
 
 
-async def test_a_queued_prompt_keeps_its_key_and_tells_its_turn_once_it_has_one() -> None:
-    pause = Pause()
+async def test_a_key_that_was_queued_gives_its_first_answer_also_when_the_prompt_has_run() -> None:
+    pause, store = Pause(), MemoryStore(clock=lambda: 1_000)
     provider = ScriptedProvider([pause, *says("one")], says("two"))
-    async with scripted_session(ScriptedHost(provider)) as session:
+    async with scripted_session(ScriptedHost(provider), store=store) as session:
         await session.start(text_content("first"), CLIENT)
         await pause.reached.wait()
         queued = await session.start_or_wait(WORDS, CLIENT, "queue", "k")
@@ -57,9 +58,25 @@ async def test_a_queued_prompt_keeps_its_key_and_tells_its_turn_once_it_has_one(
         assert queued.turn is None
         pause.go_on.set()
         await session.turns.wait_input(queued.input)
-        later = await session.accepted_before("k", WORDS)
-        assert later is not None
-        assert later.turn == 2
+        assert await session.accepted_before("k", WORDS) == queued
+    async with scripted_session(ScriptedHost(ScriptedProvider()), store=store) as session:
+        assert await session.accepted_before("k", WORDS) == queued
+
+
+async def test_a_key_that_waited_for_a_compaction_gives_its_first_answer_too() -> None:
+    pause = Pause()
+    host = ScriptedHost(ScriptedProvider(says("It is a long story. " * 60), [pause, *says("A story.")], says("two")))
+    host.window = 100_000
+    async with scripted_session(host) as session:
+        await _turn(session, "first")
+        compaction = asyncio.ensure_future(compact_session(session))
+        await pause.reached.wait()
+        queued = await session.start_or_wait(WORDS, CLIENT, "queue", "k")
+        assert queued.turn is None
+        pause.go_on.set()
+        await compaction
+        await session.turns.wait_input(queued.input)
+        assert await session.accepted_before("k", WORDS) == queued
 
 
 async def test_a_key_that_steered_gives_the_turn_that_it_steered_whenever_it_is_sent_again() -> None:
