@@ -273,7 +273,7 @@ async def main() -> None:
 
     fail_point = fatal if command.endswith("die") else harmless
     if command == "late":
-        opening.open_environment.__kwdefaults__ = {"occupied": occupy_late}
+        opening.open_environment.__kwdefaults__ = {"occupied": occupy_late, "accept": False}
     store = await open_store(folder, new_uuid=new_uuid, commit_seconds=0.01, fail_point=fail_point)
     await COMMANDS[command](store, argument)
     await store.close()
