@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 COMPILE := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
-BENCH ?= startup store chunk_cost turn_growth header_deltas meter bench_dialects bench_rpc turns followers syncs
+BENCH ?= startup store chunk_cost turn_growth header_deltas meter bench_dialects bench_rpc turns followers syncs kills
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
