@@ -31,7 +31,7 @@ from refold_storage.compact import compact_store
 from refold_storage.format import LOCK_FILE
 from refold_storage.interface import Handle, Store
 from refold_storage.lmdb_store import open_store
-from refold_storage.occupancy import Occupancy, occupy
+from refold_storage.occupancy import Occupancy, OpeningTurn, occupy
 from refold_storage.store import LmdbStore
 from tests.support.stores import NEW, SESSION, chunks, filled, new, new_uuid, prompt, tool_result
 
@@ -262,7 +262,15 @@ def dying(folder: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-RAW: dict[str, Callable[[str], None]] = {"zero": zero, "dying": dying}
+def turn(folder: str) -> None:
+    """Have the turn to open or close the store until told."""
+    with OpeningTurn(Path(folder)).taken(5):
+        say("taken")
+        sys.stdin.readline()
+    say("left")
+
+
+RAW: dict[str, Callable[[str], None]] = {"zero": zero, "dying": dying, "turn": turn}
 """Commands that do not open the store."""
 
 COMMANDS: dict[str, Callable[[LmdbStore, str], Awaitable[None]]] = {
