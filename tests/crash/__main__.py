@@ -30,6 +30,10 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
+def quiet(_: str) -> None:
+    """Print nothing of what is on its way."""
+
+
 def report(outcome: Outcome) -> None:
     """Print what a campaign came to."""
     for failure in outcome.failures:
@@ -64,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sabotage", action="store_true", help="have refold promise too early, to see that it is noticed")
     options = parser.parse_args(arguments)
     wanted = Wanted(options.kills, options.seed, options.first, options.folder, options.sabotage)
-    tell = (lambda _: None) if options.json else say
+    tell = quiet if options.json else say
     outcome = campaign(wanted, tell) if options.at_once == 1 else campaigns(wanted, options.at_once, tell)
     if options.json:
         figures = {"accepted": {"events": quantiles(outcome.events), "ms": quantiles(outcome.ms)}}
