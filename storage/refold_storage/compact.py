@@ -18,9 +18,10 @@ from refold_storage.delete import hidden_numbers, shed
 from refold_storage.environment import Environment
 from refold_storage.filesystem import FilesystemOf, filesystem_type
 from refold_storage.format import DATA_FILE, NAMES
+from refold_storage.high_water import Commit, count_commit, last_commit
 from refold_storage.lease import holdings
 from refold_storage.occupancy import Occupancy, occupy_alone
-from refold_storage.opening import COPY_FILE, open_environment, sync_folder
+from refold_storage.opening import COPY_FILE, MIN_MAP_BYTES, open_environment, sync_folder
 from refold_storage.registry import REGISTRY
 from refold_storage.space import is_full
 from refold_storage.transact import FailPoint, no_fault
@@ -78,7 +79,8 @@ def _compacted(folder: Path, environment: Environment, fail_point: FailPoint) ->
         fail_point("swept")
         _copy(environment, copy)
         fail_point("copied")
-        environment.close()
+        if not environment.close():
+            raise LogBusyError(f"another process does not end opening or closing the store in {folder}; nothing was changed")
         copy.replace(data)
         sync_folder(folder)
         fail_point("replaced")
@@ -117,20 +119,21 @@ def _copy(environment: Environment, copy: Path) -> None:
     with environment.reading() as transaction:
         databases = environment.databases
         expected = [transaction.stat(getattr(databases, name.decode()))["entries"] for name in NAMES]
-    if _entries(copy) != expected:
+        last = last_commit(transaction, databases.meta)
+    if _counted_copy(copy, last) != expected:
         raise LogUnwritableError(f"the compact copy does not hold what the store holds; {copy.parent} is as it was")
 
 
-def _entries(file: Path) -> list[int]:
-    """Count the rows of every database of a data file that nobody has open."""
-    environment = lmdb.open(str(file), subdir=False, readonly=True, lock=False, max_dbs=len(NAMES), lib_version=0)
+def _counted_copy(file: Path, last: Commit) -> list[int]:
+    """Note in a copy, in which LMDB begins to count anew, that it is a commit after `last`. Gives the rows of each of its
+    databases. Nobody else has the file open."""
+    size = 2 * file.stat().st_size + MIN_MAP_BYTES
+    environment = lmdb.open(str(file), size, subdir=False, lock=False, max_dbs=len(NAMES), lib_version=0)
     try:
         databases = [environment.open_db(name, create=False) for name in NAMES]
-        transaction = environment.begin()
-        try:
+        with environment.begin(write=True) as transaction:
+            count_commit(transaction, databases[NAMES.index(b"meta")], last)
             return [transaction.stat(database)["entries"] for database in databases]
-        finally:
-            transaction.abort()
     finally:
         environment.close()
 

@@ -22,8 +22,9 @@ from msgspec import Struct
 
 from refold_protocol.errors import LogBusyError, LogUnwritableError, SessionCorruptionError
 from refold_storage.format import DATA_FILE, Databases
+from refold_storage.high_water import Commit, HighWaterMark, count_commit, last_commit, refuse_lost
 from refold_storage.holder import HolderNote
-from refold_storage.occupancy import Occupancy
+from refold_storage.occupancy import TURN_SECONDS, Occupancy, OpeningTurn
 
 if TYPE_CHECKING:
     Transaction: TypeAlias = lmdb.Transaction[bytes]
@@ -48,6 +49,8 @@ class Environment:
         folder: Path,
         max_bytes: int | None,
         occupancy: Occupancy,
+        turn: OpeningTurn,
+        mark: HighWaterMark,
     ) -> None:
         self.databases: Final = databases
         self.folder: Final = folder
@@ -55,6 +58,8 @@ class Environment:
         self._environment = environment
         self._file: Final = (folder / DATA_FILE).stat()
         self._occupancy = occupancy
+        self._turn = turn
+        self._mark = mark
         self._max_bytes = max_bytes
         self._unusable: str | None = None
         self._closed = False
@@ -108,7 +113,7 @@ class Environment:
     def writing(self) -> Generator[Transaction]:
         """The write transaction: waits for LMDB's write lock, commits with full sync at the end of the block, and rolls
         back when the block raises. What LMDB raises comes through as it is. Raises LogUnwritableError when the data file is
-        not where it was: what is written then vanishes with this process."""
+        not where it was, because what is written then vanishes with this process, and when it lacks what was promised."""
         self._check_usable()
         with self._writes:
             self._check_there()
@@ -116,11 +121,13 @@ class Environment:
             transaction = self._begin_writing()
             self.note.claim()
             try:
+                commit = self._counted(transaction)
                 yield transaction
             except BaseException:
                 transaction.abort()
                 raise
             transaction.commit()
+            self._mark.put(commit)
 
     def grow(self) -> bool:
         """Double the map, up to the configured end. False when that is reached or the address space is used up."""
@@ -147,17 +154,23 @@ class Environment:
 
     def close(self, timeout: float = -1) -> bool:
         """Close the environment behind a transaction that runs, or waits for another process. Gives False, and closes
-        nothing, where that is not over within `timeout` seconds (−1: waits however long it takes). Idempotent."""
+        nothing, where that is not over within `timeout` seconds (−1: waits however long it takes), or where another process
+        does not end opening or closing the store. Idempotent."""
         if not self._writes.acquire(timeout=timeout):
             return False
         try:
             with self._reads:
                 if not self._closed:
+                    with self._turn.taken(timeout if timeout >= 0 else TURN_SECONDS):
+                        self._environment.close()
                     self._closed = True
                     self.spoil("the store was closed")
-                    self._environment.close()
                     self.note.close()
+                    self._mark.close()
+                    self._turn.release()
                     self._occupancy.release()
+        except LogBusyError:  # somebody who opens or closes it does not get on with that
+            return False
         finally:
             self._writes.release()
         return True
@@ -190,6 +203,12 @@ class Environment:
                 self._reads.release()
                 raise
 
+    def _counted(self, transaction: Transaction) -> Commit:
+        """Count a write transaction, which holds the write lock, once it is sure that it goes on from the newest commit."""
+        last = last_commit(transaction, self.databases.meta)
+        refuse_lost(self.folder, self._mark.newest(), last, transaction.id() - 1)
+        return count_commit(transaction, self.databases.meta, last)
+
     def _begin_writing(self) -> Transaction:
         while True:
             try:
@@ -206,15 +225,8 @@ class Environment:
             self._writes.release()
 
     def _catch_up(self) -> None:
-        """Double the map until it holds what another process wrote. The other one's map may be of a size that this process
-        cannot have, and LMDB does not outlive an attempt at it."""
-        size = self._environment.info()["map_size"] * 2
-        if not _fits_address_space(size):
-            raise LogUnwritableError(
-                f"the store in {self.folder} has become larger than the address space that this process may have: a map of "
-                f"{size} bytes is refused; raise the limit (ulimit -v) and start again"
-            )
-        self._remap(size)
+        """Double the map, as often as it takes until it holds what another process wrote."""
+        self._remap(enlarged(self._environment, self.folder))
 
     def _remap(self, size: int) -> None:
         with self._reads:
@@ -243,6 +255,18 @@ class Environment:
         if now - self._readers_checked >= _READER_CHECK_SECONDS:
             self._readers_checked = now
             self._environment.reader_check()
+
+
+def enlarged(environment: lmdb.Environment, folder: Path) -> int:
+    """Give twice the size of the map, for a store that another process enlarged. That one's map may be of a size that this
+    process cannot have, and LMDB does not outlive an attempt at it: LogUnwritableError then."""
+    size = environment.info()["map_size"] * 2
+    if not _fits_address_space(size):
+        raise LogUnwritableError(
+            f"the store in {folder} has become larger than the address space that this process may have: a map of "
+            f"{size} bytes is refused; raise the limit (ulimit -v) and start again"
+        )
+    return size
 
 
 def _fits_address_space(size: int) -> bool:

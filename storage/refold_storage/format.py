@@ -25,6 +25,9 @@ LOCK_FILE: Final = "lock.mdb"
 Database: TypeAlias = Any
 """An open database of an environment: lmdb's own handle, whose type has no public name."""
 
+COMMIT_ROW: Final = b"commits"
+"""The row of `meta` that counts commits: their number, and that of the last one's transaction in LMDB, as decimal text."""
+
 NAMES: Final = (b"meta", b"sessions", b"records", b"recent", b"children", b"blobs")
 """Every database of a store."""
 
@@ -40,8 +43,9 @@ class Databases(Struct, frozen=True):
     blobs: Database
 
 
-def check_data_file(folder: Path) -> None:
-    """Look at the header of the data file in `folder`; an absent or empty one is fine, it becomes a new store.
+def check_data_file(folder: Path) -> bool:
+    """Look at the header of the data file in `folder`, and tell whether something is in it: one that is absent, empty, or a
+    database without any entry becomes a new store.
 
     Raises SessionFormatUnsupportedError for a file that is no LMDB database, one of LMDB 1.0's format, and one that was
     cut off so far that LMDB would read past its end, which kills the process.
@@ -49,15 +53,16 @@ def check_data_file(folder: Path) -> None:
     try:
         with (folder / DATA_FILE).open("rb") as file:
             if file.seek(0, 2) == 0:
-                return
+                return False
             first = _meta(folder, file, 0)
             second = _meta(folder, file, first.page_size)
             size = file.seek(0, 2)  # asked last: another process may be enlarging the file
     except FileNotFoundError:
-        return
+        return False
     newest = max(first, second, key=lambda meta: meta.transaction)
     if any((root + 1) * newest.page_size > size for root in newest.roots if root != _NO_PAGE):
         raise _foreign(folder, "its data file was cut off")
+    return newest.roots[1] != _NO_PAGE
 
 
 class _Meta(Struct, frozen=True):
@@ -82,22 +87,16 @@ def _meta(folder: Path, file: BinaryIO, offset: int) -> _Meta:
     return _Meta(page_size, (free_root, main_root), transaction)
 
 
-def is_new(environment: lmdb.Environment, folder: Path) -> bool:
-    """Tell whether an environment holds nothing yet; otherwise make sure that it is a store of this version.
+def meta_of(environment: lmdb.Environment, transaction: Transaction, folder: Path) -> Database:
+    """Give the `meta` database of an environment that is a store of this version.
 
     Raises SessionFormatUnsupportedError for a store of another version and for an LMDB database that is no store.
     """
-    transaction = environment.begin()
     try:
-        if transaction.stat()["entries"] == 0:
-            return True
-        try:
-            meta = environment.open_db(b"meta", txn=transaction, create=False)
-        except (lmdb.NotFoundError, lmdb.IncompatibleError):
-            raise _foreign(folder, "its data file is an LMDB database of something else") from None
-        version = transaction.get(b"format", db=meta)
-    finally:
-        transaction.abort()
+        meta: Database = environment.open_db(b"meta", txn=transaction, create=False)
+    except (lmdb.NotFoundError, lmdb.IncompatibleError):
+        raise _foreign(folder, "its data file is an LMDB database of something else") from None
+    version = transaction.get(b"format", db=meta)
     if version is None or not version.isdigit():
         raise _foreign(folder, "its data file does not name a format version")
     if int(version) != FORMAT_VERSION:
@@ -106,16 +105,17 @@ def is_new(environment: lmdb.Environment, folder: Path) -> bool:
             f"the store in {folder} has format version {int(version)} and this release of refold reads version "
             f"{FORMAT_VERSION}: {older} is the older one"
         )
-    return False
+    return meta
 
 
-def create_databases(environment: lmdb.Environment, transaction: Transaction, created: int) -> None:
-    """Make a new store: all databases, and the rows of `meta` (`created` is epoch ms)."""
+def create_databases(environment: lmdb.Environment, transaction: Transaction, created: int) -> Database:
+    """Make a new store: all databases, and the rows of `meta` (`created` is epoch ms). Gives `meta`."""
     for name in NAMES:
         environment.open_db(name, txn=transaction)
     meta = environment.open_db(b"meta", txn=transaction, create=False)
     transaction.put(b"format", b"%d" % FORMAT_VERSION, db=meta)
     transaction.put(b"created", b"%d" % created, db=meta)
+    return meta
 
 
 def open_databases(environment: lmdb.Environment, transaction: Transaction, folder: Path) -> Databases:

@@ -15,10 +15,12 @@ from typing import Final
 from refold_protocol.errors import LogBusyError
 from refold_storage.commit import COMMIT_SECONDS, CommitQueue
 from refold_storage.filesystem import FilesystemOf, filesystem_type
+from refold_storage.high_water import MARK_FILE
 from refold_storage.holder import noted_holder
 from refold_storage.interface import Clock
 from refold_storage.lease import Leases
 from refold_storage.log_write import WriteLimits
+from refold_storage.occupancy import occupy_alone
 from refold_storage.opening import open_environment
 from refold_storage.registry import REGISTRY
 from refold_storage.store import LmdbStore
@@ -62,8 +64,8 @@ async def open_store(
     Raises ConfigError (key `store.path`) for a folder that cannot hold a store, also one on a network file system;
     SessionFormatUnsupportedError for another format version or a foreign file, with nothing written; StorageFullError;
     LogBusyError when another process holds the write lock for longer than `flush_seconds` or compacts the store;
-    LogUnwritableError when an earlier commit of this process failed for good, and in a forked child of a process that has
-    the store open.
+    LogUnwritableError when the data are older than what was promised (`accept_store`), when an earlier commit of this process
+    failed for good, and in a forked child of a process that has the store open.
     """
     folder = _resolved(path)
 
@@ -76,6 +78,25 @@ async def open_store(
     commits = await _in_thread(lambda: REGISTRY.take(folder, open_new), flush_seconds, folder)
     limits = WriteLimits(backlog_bytes, flush_seconds)
     return LmdbStore(commits, Leases(folder, clock, client), clock, new_uuid, limits)
+
+
+def accept_store(path: Path | str, *, filesystem: FilesystemOf = filesystem_type) -> None:
+    """Take the store in the folder `path` for whole as it is, though it promised more: after an old copy was restored on
+    purpose. Blocks. Raises LogBusyError when any process has it open (this one included), and what `open_store` raises."""
+    folder = _resolved(path)
+    if REGISTRY.has(folder):
+        raise LogBusyError(f"this process has the store in {folder} open")
+    environment = open_environment(
+        folder,
+        now=epoch_ms(),
+        map_bytes=None,
+        max_bytes=None,
+        create=(folder / MARK_FILE).exists(),  # a data file that was removed
+        filesystem=filesystem,
+        occupied=occupy_alone,
+        accept=True,
+    )
+    environment.close()
 
 
 def _resolved(path: Path | str) -> Path:

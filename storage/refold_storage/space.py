@@ -1,4 +1,4 @@
-"""Owns the answer to: does a failed write mean that there is no space left, so that it may succeed later?
+"""Space on the disk: whether a failed write means that there is none left, so that it may succeed later, and reserving it.
 
 Every other failure says something worse about the disk, and nothing is tried again after it.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -34,17 +35,32 @@ def is_full(error: lmdb.Error | OSError, data_file: Path, size: int) -> bool:
 
 def has_room(data_file: Path, size: int) -> bool:
     """Tell whether `data_file` could become `size` bytes longer, by reserving as much for a moment beside it."""
-    reserve = getattr(os, "posix_fallocate", None)
-    if reserve is None:  # not on this platform: the error is taken at its word
+    allocate = getattr(os, "posix_fallocate", None)
+    if allocate is None:  # not on this platform: the error is taken at its word
         return True
-    probe = data_file.with_name("room.probe")
     try:
-        file = os.open(probe, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            probe.unlink()
-            reserve(file, data_file.stat().st_size, max(size, 1))
-        finally:
-            os.close(file)
+        with tempfile.TemporaryFile(dir=data_file.parent) as probe:  # without a name, so that nobody else opens it too
+            length = data_file.stat().st_size if data_file.exists() else 0
+            allocate(probe.fileno(), length, max(size, 1))
     except OSError as error:  # any other refusal to reserve says nothing about space
         return error.errno not in FULL_ERRNOS
     return True
+
+
+def reserve(path: Path, size: int) -> None:
+    """Make `path` at least `size` bytes long, all of them on the disk, and make it where it is not there. Whoever writes to
+    it through a map is killed by the system where a byte has no place yet. Raises OSError."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        allocate = getattr(os, "posix_fallocate", None)
+        if allocate is not None and os.fstat(file).st_blocks * _BLOCK < size:
+            allocate(file, 0, size)
+    except OSError as error:
+        if error.errno in FULL_ERRNOS:  # where reserving is not supported, a sparse file must do
+            raise
+    finally:
+        os.close(file)
+
+
+_BLOCK: Final = 512
+"""The unit of `st_blocks`, in bytes."""

@@ -1,4 +1,5 @@
-"""Owns `python -m tests.crash --kills N --seed S [--first STORE] [--json]`: kill that often, and say what was lost.
+"""Owns `python -m tests.crash --kills N --seed S [--first STORE] [--at-once C] [--json]`: kill that often, in each
+of C campaigns at once, and say what was lost.
 
 The last line is `N kills, F facts, L lost`. Exit code 1 where anything is not as it must be.
 """
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.crash.campaign import Outcome, Wanted, campaign
+from tests.crash.campaign import Outcome, Wanted, campaign, campaigns
 from tests.crash.points import POINTS
 
 
@@ -27,6 +28,10 @@ def say(text: str) -> None:
     """Print a line at once."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
+
+
+def quiet(_: str) -> None:
+    """Print nothing of what is on its way."""
 
 
 def report(outcome: Outcome) -> None:
@@ -57,12 +62,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="the number of the first store")
+    parser.add_argument("--at-once", type=int, default=1, help="campaigns beside each other, with seeds from --seed on")
     parser.add_argument("--folder", type=Path, help="where stores are made; those of failed kills stay")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--sabotage", action="store_true", help="have refold promise too early, to see that it is noticed")
     options = parser.parse_args(arguments)
     wanted = Wanted(options.kills, options.seed, options.first, options.folder, options.sabotage)
-    outcome = campaign(wanted, (lambda _: None) if options.json else say)
+    tell = quiet if options.json else say
+    outcome = campaign(wanted, tell) if options.at_once == 1 else campaigns(wanted, options.at_once, tell)
     if options.json:
         figures = {"accepted": {"events": quantiles(outcome.events), "ms": quantiles(outcome.ms)}}
         say(json.dumps({**json.loads(msgspec.json.encode(outcome)), **figures}))

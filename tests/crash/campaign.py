@@ -5,11 +5,15 @@ Given the seed, the same kills come in the same order, as far as scheduling allo
 
 from __future__ import annotations
 
+import functools
+import os
+import pickle
 import random
 import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +22,7 @@ from msgspec.structs import replace
 
 from tests.crash.check import Examined
 from tests.crash.child import Ground
+from tests.crash.children import Child, errors_of
 from tests.crash.kill import Plan, kill_one, plan_of
 from tests.crash.points import POINTS, Point
 from tests.crash.told import Told
@@ -100,6 +105,43 @@ def campaign(wanted: Wanted, told: Callable[[str], None]) -> Outcome:
         told(f"{outcome.kills} kills, {outcome.facts} facts, {len(outcome.failures)} failures")
         store += 1
     return outcome
+
+
+def campaigns(wanted: Wanted, number: int, told: Callable[[str], None]) -> Outcome:
+    """Run so many campaigns at once, each in a process of its own and with a seed of its own, from the wanted one upwards:
+    kills beside load, at moments that a campaign alone does not have. Give what they come to together."""
+    ground = Ground(Path(tempfile.mkdtemp(prefix="refold-crash-", dir=wanted.folder)))
+    children = [Child(ground, partial(_apart, replace(wanted, seed=wanted.seed + place))) for place in range(number)]
+    ended: list[Outcome] = []
+    for child in children:
+        if child.over() != 0:
+            raise RuntimeError(errors_of(ground))
+        ended.append(pickle.loads(child.data))
+        told(f"{ended[-1].kills} kills, {ended[-1].facts} facts, {len(ended[-1].failures)} failures")
+    shutil.rmtree(ground.root)
+    return functools.reduce(_together, ended)
+
+
+def _apart(wanted: Wanted, descriptor: int) -> None:
+    with os.fdopen(descriptor, "wb") as out:
+        pickle.dump(campaign(wanted, lambda _: None), out)
+
+
+def _together(one: Outcome, two: Outcome) -> Outcome:
+    return Outcome(
+        one.kills + two.kills,
+        one.facts + two.facts,
+        one.continued + two.continued,
+        one.compacted + two.compacted,
+        one.cut + two.cut,
+        one.beside + two.beside,
+        one.events + two.events,
+        one.ms + two.ms,
+        one.hits + two.hits,
+        one.missed + two.missed,
+        max(one.slowest, two.slowest),
+        one.failures + two.failures,
+    )
 
 
 def _store(wanted: Wanted, store: int, outcome: Outcome) -> bool:

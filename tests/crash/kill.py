@@ -36,6 +36,10 @@ ALONE = ("closers", "wire", "approval", "turn", "input")
 """Beginnings of the fail points which a neighbour would take from a life, by opening its sessions."""
 
 
+TOGETHER = "opening"
+"""Beginning of the fail points that are for two: a neighbour opens the store at the same moment."""
+
+
 class Plan(Struct, frozen=True):
     """How a child is to end: at a fail point, after `lines` were read from it, or after `seconds`. `cold`: nobody opens what
     it left for writing before the next child does. `last`: no kill of this store follows. `beside`: with a neighbour.
@@ -57,7 +61,7 @@ def plan_of(seed: str, point: Point | None, *, cold: bool, last: bool) -> Plan:
     rng = random.Random(f"{seed} plan")
     beside = rng.random() < 0.25
     if point is not None:
-        beside = beside and not point.name.startswith(ALONE)
+        beside = point.name.startswith(TOGETHER) or (beside and not point.name.startswith(ALONE))
         return Plan(seed, point, rng.randrange(1, point.most + 1), cold=cold, last=last, beside=beside)
     if rng.random() < 0.5:
         return Plan(seed, lines=rng.randrange(10, 900), cold=cold, last=last, beside=beside)

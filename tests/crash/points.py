@@ -22,9 +22,10 @@ from refold_server.loop.room import Room
 from refold_server.rpc import compact_methods
 from refold_server.sessions.session import Session
 from refold_server.tools import text_change
-from refold_storage import session_changes
+from refold_storage import opening, session_changes
 from refold_storage.commit import CommitQueue
 from refold_storage.environment import Environment
+from refold_storage.high_water import HighWaterMark
 from refold_storage.log_write import WriteHandle
 from refold_storage.store import LmdbStore
 from tests.crash.pipe import Pipe, now_ms
@@ -137,6 +138,20 @@ def inside_commits(hit: Hit) -> None:
     STAGES.told.append(told)
 
 
+def inside_openings(hit: Hit) -> None:
+    """A place in the middle of LMDB's own opening of the data file: up to 0.7 ms after it began."""
+    inner = getattr(opening, "_mapped")  # noqa: B009 - private to the product
+
+    @functools.wraps(inner)
+    def mapped(*given: Any, **more: Any) -> Any:
+        timer = threading.Timer(os.getpid() % 8 * 0.0001, hit)
+        timer.daemon = True
+        timer.start()
+        return inner(*given, **more)
+
+    setattr(opening, "_mapped", mapped)  # noqa: B010 - as above
+
+
 def repairing(hit: Hit) -> None:
     """The place at which closers are accepted and not flushed."""
     inner = Ledger.flush
@@ -164,6 +179,11 @@ def mark_repairs() -> None:
 
 
 POINTS: Final = (
+    Point("opening: its turn is taken, LMDB has not begun", 1, before(opening, "_trusted")),
+    Point("opening: somewhere in LMDB's own", 1, inside_openings),
+    Point("opening: LMDB has opened it, nothing is compared", 1, before(opening, "_compare")),
+    Point("opening: its turn is over, the write lock is not taken", 1, before(opening, "_databases")),
+    Point("commit: on the disk, not noted beside it", 20, before(HighWaterMark, "put")),
     Point("commit: the write lock is held", 20, at_stage("commit", "begun")),
     Point("commit: all is written, nothing committed", 20, at_stage("commit", "written")),
     Point("commit: somewhere between its beginning and its end", 20, inside_commits),

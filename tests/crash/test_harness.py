@@ -17,7 +17,7 @@ import pytest
 
 from tests.crash.points import POINTS
 
-KILLS = 80
+KILLS = 90
 """Twice for each fail point, every second kill being at one, and 16 for lives that did not get to theirs."""
 
 WAIT_S = 200
@@ -51,6 +51,14 @@ def test_a_daemon_that_promises_too_early_is_found_out(tmp_path: Path) -> None:
     assert any("told as durable up to" in fault for fault in faults)
     assert all(Path(failure["store"]).is_dir() for failure in found["failures"])
     assert all(failure["again"].startswith("python -m tests.crash --seed 3") for failure in found["failures"])
+
+
+def test_campaigns_at_once_have_seeds_of_their_own_and_end_as_one(tmp_path: Path) -> None:
+    together = kills(2, 5, tmp_path, "--at-once", "2")
+    assert (together["kills"], together["failures"]) == (4, [])
+    assert len(together["events"]) + together["beside"] == 4
+    assert together["facts"] > 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_campaign_ends_with_one_line_and_leaves_nothing_where_nothing_was_lost(tmp_path: Path) -> None:

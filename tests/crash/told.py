@@ -218,7 +218,9 @@ class Told:
             self.replies.setdefault(session, []).append(reply)
 
     def _forked(self, parent: str, fork: str, tail: int) -> None:
-        """A fork begins with what was told of its parent."""
+        """A fork begins with what was told of its parent. Who died first may have deleted it: that one is heard first."""
+        if fork in self.gone:
+            return
         inherited = self.lines.get(parent, {})
         self.lines[fork] = {seq: line for seq, line in inherited.items() if seq <= tail}
         self.durable[fork] = tail

@@ -199,7 +199,7 @@ async def test_an_opener_waits_for_a_compaction_and_opens_what_it_made(tmp_path:
             assert child.answer().startswith("from")
         return real(folder)
 
-    monkeypatch.setattr("refold_storage.opening.open_environment.__kwdefaults__", {"occupied": late})
+    monkeypatch.setattr("refold_storage.opening.open_environment.__kwdefaults__", {"occupied": late, "accept": False})
     store = await opened(tmp_path)
     monkeypatch.undo()
     assert await contents(store) == lines

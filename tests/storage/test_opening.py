@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import struct
@@ -9,12 +10,15 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import pytest
 
-from refold_protocol.errors import ConfigError, LogBusyError, SessionFormatUnsupportedError
+from refold_protocol.errors import ConfigError, LogBusyError, SessionFormatUnsupportedError, StorageFullError
+from refold_storage.filesystem import filesystem_type
 from refold_storage.lmdb_store import open_store
+from refold_storage.opening import NEW_FILE, open_environment
 from refold_storage.registry import REGISTRY
 from refold_storage.store import LmdbStore
 from tests.support.store_child import StoreChild
@@ -256,3 +260,68 @@ def test_processes_that_make_the_same_store_at_once_make_one(tmp_path: Path) -> 
     for child in children:
         with child:
             pass
+
+
+async def test_opening_follows_a_map_that_grows_between_two_steps_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process writes more than the map holds: while LMDB opens the file, and right after that."""
+    await made(tmp_path)
+    real, told = lmdb.open, 0
+
+    def late(path: str, _: int, **more: Any) -> lmdb.Environment:
+        nonlocal told
+        told += 1
+        if told == 1:
+            raise lmdb.MapResizedError("mdb_txn_begin")
+        environment = real(path, 1 << 20, **more)
+        assert child.ask() == "200002"
+        return environment
+
+    with StoreChild("write", tmp_path, 200_000) as child:
+        assert child.answer() == "2"
+        with monkeypatch.context() as growing:
+            growing.setattr("refold_storage.opening.lmdb.open", late)
+            store = await open_store(tmp_path, new_uuid=new_uuid, map_bytes=1 << 20)
+    assert store.get(SESSION).tail == 200_002
+    assert store.environment.map_bytes > 1 << 20
+    await store.close()
+
+
+async def test_what_a_process_left_that_died_while_it_made_a_store_goes_with_the_next_opening(tmp_path: Path) -> None:
+    (tmp_path / NEW_FILE).write_bytes(b"half")
+    await made(tmp_path)
+    assert not (tmp_path / NEW_FILE).exists()
+    store = await opened(tmp_path)
+    assert store.get(SESSION).tail == 2
+    await store.close()
+
+
+async def test_a_store_that_cannot_be_made_leaves_no_data_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: object) -> None:
+        raise lmdb.DiskError("mdb_txn_commit", errno.ENOSPC)
+
+    with monkeypatch.context() as failing:
+        failing.setattr("refold_storage.opening.create_databases", full)
+        with pytest.raises(StorageFullError):
+            await opened(tmp_path)
+    assert "data.mdb" not in names(tmp_path)
+    assert NEW_FILE not in names(tmp_path)
+    await made(tmp_path)
+
+
+async def test_openings_and_closings_of_a_store_are_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await opened(tmp_path)
+    environment = store.environment
+    monkeypatch.setattr("refold_storage.opening.TURN_SECONDS", 0.0)
+    with StoreChild("turn", tmp_path) as child:
+        assert child.answer() == "taken"
+        assert not environment.close(0), "a closing that is not its turn leaves all open"
+        assert environment.unusable is None
+        (tmp_path / "other").symlink_to(tmp_path)
+        with pytest.raises(LogBusyError, match=f"process {child.pid} does not end opening or closing the store"):
+            open_environment(tmp_path / "other", now=1, map_bytes=None, max_bytes=None, create=True, filesystem=filesystem_type)
+        assert child.ask() == "left"
+    await store.close()
+    assert environment.unusable == "the store was closed"
+    await (await opened(tmp_path)).close()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import lmdb
 import pytest
 
 from refold_storage import space
-from refold_storage.space import has_room, is_full
+from refold_storage.space import has_room, is_full, reserve
 
 
 def half_written() -> lmdb.Error:
@@ -71,3 +72,23 @@ def test_a_system_that_cannot_reserve_does_not_tell(data_file: Path, monkeypatch
     assert has_room(data_file, 10)
     monkeypatch.delattr(space.os, "posix_fallocate")
     assert has_room(data_file, 10)
+
+
+def test_who_look_for_room_at_one_moment_do_not_take_each_other_for_room(data_file: Path) -> None:
+    def asked() -> list[bool]:
+        return [has_room(data_file, 1 << 60) for _ in range(300)]
+
+    with ThreadPoolExecutor(4) as threads:
+        answers = [threads.submit(asked) for _ in range(4)]
+    assert not any(any(answer.result()) for answer in answers)
+
+
+def test_what_is_reserved_is_on_the_disk_and_keeps_what_it_held(tmp_path: Path) -> None:
+    file = tmp_path / "lock.mdb"
+    file.write_bytes(b"held")
+    os.truncate(file, 1 << 16)
+    reserve(file, 1 << 17)
+    assert file.stat().st_blocks * 512 >= 1 << 17
+    assert file.read_bytes()[:5] == b"held\0"
+    with pytest.raises(OSError, match=r"File too large|No space"):
+        reserve(file, 1 << 60)

@@ -7,12 +7,14 @@ that is closed. `StoreChild` is the parent's side.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import itertools
 import os
 import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
@@ -26,9 +28,10 @@ from refold_protocol.errors import (
 from refold_protocol.ids import SessionId
 from refold_storage import opening
 from refold_storage.compact import compact_store
+from refold_storage.format import LOCK_FILE
 from refold_storage.interface import Handle, Store
 from refold_storage.lmdb_store import open_store
-from refold_storage.occupancy import Occupancy, occupy
+from refold_storage.occupancy import Occupancy, OpeningTurn, occupy
 from refold_storage.store import LmdbStore
 from tests.support.stores import NEW, SESSION, chunks, filled, new, new_uuid, prompt, tool_result
 
@@ -239,6 +242,37 @@ def compact(folder: str, fatal_stage: str) -> None:
         say(f"from {done.before_bytes} to {done.after_bytes}")
 
 
+def zero(folder: str) -> None:
+    """Have LMDB's lock file say that there was no transaction, as an opener does that is alone."""
+    file = os.open(Path(folder) / LOCK_FILE, os.O_RDWR)
+    os.pwrite(file, bytes(8), 48)
+    say("zero")
+
+
+def dying(folder: str) -> None:
+    """Do the same under LMDB's lock, and die as soon as somebody waits for that."""
+    path = Path(folder) / LOCK_FILE
+    file = os.open(path, os.O_RDWR)
+    fcntl.lockf(file, fcntl.LOCK_EX, 1)
+    os.pwrite(file, bytes(8), 48)
+    say("locked")
+    waiting = f":{path.stat().st_ino} "
+    while not any("->" in line and waiting in line for line in Path("/proc/locks").read_text().split("\n")):
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def turn(folder: str) -> None:
+    """Have the turn to open or close the store until told."""
+    with OpeningTurn(Path(folder)).taken(5):
+        say("taken")
+        sys.stdin.readline()
+    say("left")
+
+
+RAW: dict[str, Callable[[str], None]] = {"zero": zero, "dying": dying, "turn": turn}
+"""Commands that do not open the store."""
+
 COMMANDS: dict[str, Callable[[LmdbStore, str], Awaitable[None]]] = {
     "write": write,
     "accept": accept,
@@ -273,7 +307,7 @@ async def main() -> None:
 
     fail_point = fatal if command.endswith("die") else harmless
     if command == "late":
-        opening.open_environment.__kwdefaults__ = {"occupied": occupy_late}
+        opening.open_environment.__kwdefaults__ = {"occupied": occupy_late, "accept": False}
     store = await open_store(folder, new_uuid=new_uuid, commit_seconds=0.01, fail_point=fail_point)
     await COMMANDS[command](store, argument)
     await store.close()
@@ -282,5 +316,7 @@ async def main() -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "compact":
         compact(*sys.argv[2:])
+    elif sys.argv[1] in RAW:
+        RAW[sys.argv[1]](sys.argv[2])
     else:
         asyncio.run(main())

@@ -25,7 +25,7 @@ SUMMARIES: Final[dict[str, str]] = {
     "delete": "delete sessions for good",
     "export": "write a session as JSON Lines",
     "import": "read a session that was exported",
-    "store": "compact the store, or count anew what lists show",
+    "store": "compact the store, count anew what lists show, or accept an old copy",
     "compact": "sum up a session's history, so that the model has room again",
     "demo": "run a turn with tools on the current folder, offline, and prove it",
     "prefix": "show what stands before a session's history, and who says it",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     Add: TypeAlias = Callable[[str], Parser]
     """Adds a command, with the options that say where things are."""
 
-WORKS: Final = ("compact", "rebuild")
+WORKS: Final = ("compact", "rebuild", "accept")
 """What `refold store` does."""
 
 
@@ -30,7 +30,7 @@ def add_keeping(add: Add) -> None:
         metavar="WORK",
         choices=WORKS,
         help="compact: give free space back to the file system and let deleted bytes vanish, with nobody using the store; "
-        "rebuild: count anew what lists of sessions show",
+        "rebuild: count anew what lists of sessions show; accept: go on with an old copy that was restored on purpose",
     )
     _json(store)
 

@@ -1,4 +1,4 @@
-"""Owns `refold store`: the store as a whole is compacted, or what its lists show is counted anew."""
+"""Owns `refold store`: the store as a whole is compacted, what its lists show is counted anew, or an old copy is accepted."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from refold_server.cli.people import printable
 from refold_server.cli.screen import Screen
 from refold_storage.compact import Compacted, compact_store
 from refold_storage.format import DATA_FILE
+from refold_storage.lmdb_store import accept_store
 from refold_storage.opening import COPY_FILE
 from refold_storage.session_record import Recount
 
@@ -39,6 +40,12 @@ class Shrunk(Struct, frozen=True, rename="camel"):
     after_bytes: int
     leases: int
     leftovers: int
+
+
+class Accepted(Struct, frozen=True):
+    """What --json prints of a store that was accepted as it is."""
+
+    path: str
 
 
 class Skipped(Struct, frozen=True):
@@ -60,7 +67,19 @@ class Counted(Struct, frozen=True):
 
 def command(options: argparse.Namespace) -> int:
     """Do what is wanted with the store."""
-    return run_reading(partial(_compact if options.work == "compact" else _rebuild, options))
+    works = {"compact": _compact, "rebuild": _rebuild, "accept": _accept}
+    return run_reading(partial(works[options.work], options))
+
+
+async def _accept(options: argparse.Namespace) -> int:
+    out, path = Screen(sys.stdout), Path(read_config(options).store.path)
+    accept_store(path)
+    if options.json:
+        out.put_bytes(msgspec.json.encode(Accepted(_text(path))) + b"\n")
+    else:
+        out.line(f"accepted as it is: {path}")
+    out.flush()
+    return COMPLETED
 
 
 async def _compact(options: argparse.Namespace) -> int:
@@ -69,9 +88,7 @@ async def _compact(options: argparse.Namespace) -> int:
     with _copy_shown(aside, path):
         done = compact_store(path)
     if options.json:
-        told = Shrunk(
-            os.fsencode(path).decode("utf-8", "replace"), done.before_bytes, done.after_bytes, done.leases, done.leftovers
-        )
+        told = Shrunk(_text(path), done.before_bytes, done.after_bytes, done.leases, done.leftovers)
         out.put_bytes(msgspec.json.encode(told) + b"\n")
     else:
         for line in _shrunk_lines(path, done):
@@ -141,6 +158,10 @@ def _copy_shown(aside: Screen, store: Path) -> Generator[None]:
         over.set()
         thread.join()
         aside.put("\r\x1b[K", now=True)
+
+
+def _text(path: Path) -> str:
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _size(count: int) -> str:

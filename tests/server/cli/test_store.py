@@ -1,7 +1,8 @@
-"""`refold store`: the file shrinks when nobody is there, and what lists show is counted anew."""
+"""`refold store`: the file shrinks when nobody is there, what lists show is counted anew, an old copy is accepted."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def test_nobody_is_named_where_nobody_holds_a_lock(tmp_path: Path) -> None:
     assert lock_holders(tmp_path / "gone") == ()
 
 
-@pytest.mark.parametrize("work", ["compact", "rebuild"])
+@pytest.mark.parametrize("work", ["compact", "rebuild", "accept"])
 def test_without_a_store_nothing_is_made(refold: Here, work: str) -> None:
     done = refold("store", work)
     assert (done.code, done.out) == (2, b"")
@@ -89,3 +90,28 @@ def test_on_a_terminal_it_shows_how_far_it_is(refold: Here, sessions: tuple[str,
         assert terminal.end() == 0
         assert "KiB before, " in terminal.shown
     assert refold("verify", "--all").code == 0
+
+
+def test_an_old_copy_is_told_by_all_and_gone_on_with_once_it_is_accepted(refold: Here) -> None:
+    session = refold("run", "Where is the zebra?").session
+    file = refold.place.store / "data.mdb"
+    copy = file.read_bytes()
+    before = refold("export", session).out
+    assert refold("run", "--session", session, "And now?").code == 0
+    file.write_bytes(copy)
+    for command in (("verify", "--all"), ("run", "--session", session, "And now?"), ("sessions", "--all")):
+        done = refold(*command)
+        assert (done.code, done.out) == (7, b"")
+        assert "older than what was kept in it" in done.err
+        assert "`refold store accept`" in done.err
+    examined = refold("doctor")
+    assert examined.code == 1
+    assert b"`refold store accept`" in examined.out
+    assert file.read_bytes() == copy
+    done = refold("store", "accept")
+    assert (done.code, done.err, done.lines) == (0, "", [f"accepted as it is: {refold.place.store}"])
+    assert refold("export", session).out == before
+    assert refold("verify", "--all").code == 0
+    assert refold("doctor").code == 0
+    assert refold("run", "--session", session, "And now?").code == 0
+    assert json.loads(refold("store", "accept", "--json").out) == {"path": str(refold.place.store)}
