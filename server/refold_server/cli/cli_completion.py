@@ -26,8 +26,8 @@ _IDS: Final = """sessions --all --limit 200 --json 2>/dev/null | sed -n 's/^{"se
 
 _SESSIONS: Final = {
     "bash": "_refold_sessions",
-    "zsh": f"($(command refold {_IDS}))",
-    "fish": f"(command refold {_IDS})",
+    "zsh": "_refold_sessions",
+    "fish": "(_refold_sessions)",
     "preamble": {
         "bash": f"""\
 _refold_sessions() {{
@@ -38,7 +38,9 @@ _refold_sessions() {{
   done
   compgen -W "$("${{COMP_WORDS[0]}}" {_IDS.replace("--all", '--all ${store[@]+"${store[@]}"}')})" -- "$1"
 }}
-"""
+""",
+        "zsh": '_refold_sessions() { local -a ids; ids=(${(f)"$(command refold ' + _IDS + ')"}); compadd -a ids }',
+        "fish": f"function _refold_sessions; command refold {_IDS}; end",
     },
 }
 
