@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import shutil
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from refold_protocol.ids import SessionId
-from refold_protocol.session.meter_rows import PressureRow
 from refold_server.cli.command_line import add_session, add_store, unicode_text
 from refold_server.cli.exit_codes import COMPLETED, STORE_CODES
 from refold_server.cli.formatting import one_line
 from refold_server.cli.terminal import Style, show_progress, standard_error, standard_output
 from refold_server.cli.text_tables import aligned, plot_lines
+
+if TYPE_CHECKING:
+    from refold_protocol.session.meter_rows import PressureRow
 
 SUMMARY = "show how full the model's window was at each request"
 DESCRIPTION = """Show for each request how many tokens its prompt was expected to take just before it was sent, and of how large

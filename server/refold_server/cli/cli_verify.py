@@ -10,13 +10,13 @@ from msgspec import Struct
 
 from refold_protocol.errors import RefoldError, SessionNotFoundError
 from refold_protocol.ids import SessionId
-from refold_protocol.verify import Difference, Report
 from refold_server.cli.command_line import add_json, add_store, unicode_text
 from refold_server.cli.exit_codes import COMPLETED, INTERNAL, STORE_CODES
 from refold_server.cli.formatting import printable
 from refold_server.cli.terminal import OutputStream, Style, show_progress, standard_error, standard_output
 
 if TYPE_CHECKING:
+    from refold_protocol.verify import Difference, Report
     from refold_server.cli.command_context import CommandContext
 
 SUMMARY = "prove that logs are whole and that each request follows from them"

@@ -11,12 +11,14 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from itertools import pairwise
 from textwrap import wrap
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from refold_protocol.rpc.listing import SessionRow
-from refold_protocol.session.meter_rows import PressureRow
 from refold_server.cli.formatting import one_line
 from refold_server.cli.terminal import Style
+
+if TYPE_CHECKING:
+    from refold_protocol.rpc.listing import SessionRow
+    from refold_protocol.session.meter_rows import PressureRow
 
 MIN_TITLE: Final = 12
 """Columns that a title gets before other columns are left out."""
