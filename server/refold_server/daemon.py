@@ -23,7 +23,7 @@ from refold_protocol.rpc.initialize import InitializeParams
 from refold_protocol.rpc.methods import LANGUAGE_METHODS, METHODS
 from refold_protocol.session.events import AbortCause, ClientInfo
 from refold_protocol.session.messages import Source
-from refold_server.cli.exits import exit_of_error
+from refold_server.cli.exit_codes import exit_code_of_error
 from refold_server.config import Config
 from refold_server.config_file import load_config
 from refold_server.enduring import run_to_its_end
@@ -77,7 +77,7 @@ def _serve(handover: Handover) -> int:
         return run_to_its_end(lambda: daemon.run(handover))
     except RefoldError as error:
         sys.stderr.write(f"refold: {error.error_kind}: {error.message}\n")
-        return exit_of_error(error)
+        return exit_code_of_error(error)
 
 
 class _Ready(Struct, frozen=True):

@@ -16,6 +16,6 @@ def main(argv: list[str] | None = None) -> int:
         from refold_server.boot import serve
 
         return serve()
-    from refold_server.cli.entry import run
+    from refold_server.cli.command_line import run
 
     return run(arguments)

@@ -81,7 +81,6 @@ CLASSES_OF_ONE_NAME = {
 CIRCLES = {
     frozenset({"refold_protocol.rpc.envelope", "refold_protocol.rpc.malformed"}),
     frozenset({"refold_protocol.rpc.initialize", "refold_protocol.rpc.language"}),
-    frozenset({"refold_server.cli.keeping_grammar", "refold_server.cli.parser"}),
     frozenset({"refold_client.errors", "refold_client.subscription"}),
 }
 

@@ -17,7 +17,7 @@ from typing import IO, Any
 import pytest
 from msgspec import Struct
 
-from refold_server.cli.entry import run
+from refold_server.cli.command_line import run
 from tests.support.daemons import WAIT_S, Json, Place
 
 REFOLD = (sys.executable, "-P", "-m", "refold_server")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from refold_protocol.rpc.explaining import ExplainedRequest, RequestExplainResult
-from refold_server.cli.cache import VERDICTS, table_lines
-from refold_server.cli.screen import Look
+from refold_server.cli.cli_cache import VERDICTS, table_lines
+from refold_server.cli.terminal import Style
 from tests.support.commands import Here
 
-PLAIN = Look(colour=False)
+PLAIN = Style(colour=False)
 
 
 def result(turn: int, verdict: str, *reasons: str, size: int = 1000, **others: int | None) -> RequestExplainResult:

@@ -11,19 +11,19 @@ import pytest
 from msgspec.structs import replace
 
 from refold_protocol.rpc.listing import ProviderRow
-from refold_server.checks.examination import (
+from refold_server.cli.cli_doctor import report_lines, size_text
+from refold_server.cli.doctor_findings import (
     MAX_LAG,
     MIN_FREE_BYTES,
     ConfigInForce,
     Examination,
-    LeaseHolder,
     OpenReader,
+    SessionWriter,
     StoreState,
     Versions,
     findings,
 )
-from refold_server.cli.report import report_lines, size_text
-from refold_server.cli.screen import Look
+from refold_server.cli.terminal import Style
 from tests.support.chat_stream import text
 from tests.support.commands import Done, Here, finish, start
 from tests.support.fake_provider import FakeProvider, Gate, answer
@@ -158,14 +158,14 @@ def test_healthy_facts_have_no_findings() -> None:
 def test_each_fault_is_found_and_told_with_advice(code: str, examined: Examination) -> None:
     (found,) = findings(examined, {"far": "FAR_KEY"})
     assert found.code == code
-    lines = list(report_lines(replace(examined, findings=(found,)), Look(colour=False)))
+    lines = list(report_lines(replace(examined, findings=(found,)), Style(colour=False)))
     assert lines[-2:] == [f"✗ {found.message}", f"  → {found.advice}"]
 
 
 def test_what_others_wrote_cannot_steer_the_terminal() -> None:
-    lease = LeaseHolder("s\x1b[2J", os.getpid(), 0, "evil\x1b[2J")
+    lease = SessionWriter("s\x1b[2J", os.getpid(), 0, "evil\x1b[2J")
     provider = ProviderRow("a", "b", "none", "http://x/\x1b[2J")
-    lines = report_lines(replace(FACTS, leases=(lease, LeaseHolder()), providers=(provider,)), Look(colour=False))
+    lines = report_lines(replace(FACTS, leases=(lease, SessionWriter()), providers=(provider,)), Style(colour=False))
     told = "\n".join(lines)
     assert "\x1b" not in told
     assert "a session without anything on disk, by a process that did not say its name" in told
@@ -173,7 +173,7 @@ def test_what_others_wrote_cannot_steer_the_terminal() -> None:
 
 def test_a_reader_is_told_with_how_far_it_lags() -> None:
     store = replace(STORE, readers=(OpenReader(7, True, 12), OpenReader(8, False, 3)))
-    lines = list(report_lines(replace(FACTS, store=store), Look(colour=False)))
+    lines = list(report_lines(replace(FACTS, store=store), Style(colour=False)))
     assert "reader    process 7 reads what was there 12 commits ago" in lines
     assert "reader    process 8 is dead and reads what was there 3 commits ago" in lines
 

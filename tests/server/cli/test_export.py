@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from refold_server.cli.verify import PROGRESS_EVENTS
+from refold_server.cli.terminal import PROGRESS_EVENTS
 from tests.support.chat_stream import reply, text
 from tests.support.commands import Here, shell, there
 from tests.support.daemons import Place, new_session, text_so_far

@@ -7,8 +7,8 @@ import argparse
 import pytest
 
 from refold_protocol.errors import ConfigError
-from refold_server.cli import log
-from refold_server.cli.failures import single, tell_failure
+from refold_server.cli import cli_log
+from refold_server.cli.exit_codes import first_error, report_error
 from tests.support.commands import Here
 
 
@@ -16,7 +16,7 @@ def test_a_bug_shows_its_traceback_and_a_sentence_that_asks_to_report_it(refold:
     def broken(options: argparse.Namespace) -> int:
         raise ExceptionGroup("tasks", [ZeroDivisionError("by \x1b[2J")])
 
-    monkeypatch.setattr(log, "command", broken)
+    monkeypatch.setattr(cli_log, "run", broken)
     done = refold("log", "s")
     assert (done.code, done.out) == (1, b"")
     assert "Traceback (most recent call last):\n" in done.err
@@ -30,12 +30,12 @@ def test_an_interrupt_before_anything_was_begun_is_no_bug(refold: Here, monkeypa
     def interrupted(options: argparse.Namespace) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(log, "command", interrupted)
+    monkeypatch.setattr(cli_log, "run", interrupted)
     assert refold("log", "s").code == 6
 
 
 def test_the_first_error_of_a_group_speaks_for_all(capfd: pytest.CaptureFixture[str]) -> None:
     nested = ExceptionGroup("outer", [ExceptionGroup("inner", [ConfigError("model", "is\x07 wrong"), ValueError()])])
-    assert isinstance(single(nested), ConfigError)
-    assert tell_failure(nested) == 2
+    assert isinstance(first_error(nested), ConfigError)
+    assert report_error(nested) == 2
     assert capfd.readouterr().err == "refold: config.invalid: model: is\\x07 wrong\n"

@@ -10,7 +10,7 @@ from refold_protocol.json_text import JsonText
 from refold_protocol.session.events import EventData, RequestHeader, RequestHeaderDelta
 from refold_protocol.session.header_types import EpochHeader, SystemDelta, ToolSchema, ToolsDelta
 from refold_protocol.session.messages import Message, text_content
-from refold_server.cli.header_changes import header_changes, header_sentence
+from refold_server.cli.formatting import header_changes, header_sentence
 from tests.support.commands import Here
 from tests.support.copies import Change, copied
 from tests.support.header_strategies import related_headers

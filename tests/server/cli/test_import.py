@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from refold_server.cli.import_file import BLOCK_BYTES
+from refold_server.cli.cli_import import BLOCK_BYTES
 from tests.support.approval_files import change, changing
 from tests.support.commands import Here, finish, start, there
 from tests.support.daemons import Place

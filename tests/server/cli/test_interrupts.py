@@ -15,10 +15,10 @@ import pytest
 
 from refold_protocol.session.endings import aborted
 from refold_protocol.session.events import AbortCause, TurnEnd
-from refold_server.cli.interrupts import Interrupts
-from refold_server.cli.printer import Printer
-from refold_server.cli.run import run_prompt
-from refold_server.cli.streams import Outlet
+from refold_server.cli.command_context import Interrupts
+from refold_server.cli.prompted_turn import run_prompt
+from refold_server.cli.terminal import AsyncOutputStream
+from refold_server.cli.turn_output import TurnPrinter
 from tests.support.chat_stream import chunk, text
 from tests.support.commands import Done, finish, is_full, shell, start, there
 from tests.support.daemons import Json, Place
@@ -229,17 +229,17 @@ class Told(Interrupts):
 
 @pytest.mark.anyio
 async def test_a_process_that_is_told_to_end_does_not_wait_for_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("refold_server.cli.run.LAST_SECONDS", 0.05)
+    monkeypatch.setattr("refold_server.cli.prompted_turn.LAST_SECONDS", 0.05)
     reading, writing = os.pipe()
     provider = ScriptedProvider([*says("word " * 40_000)[:-1], Pause()])
     interrupts = Told()
     codes: list[int] = []
     with os.fdopen(reading) as unread, os.fdopen(writing, "w") as out:
-        outlet = Outlet(out, vital=True)
+        outlet = AsyncOutputStream(out, best_effort=False)
         async with scripted_session(ScriptedHost(provider)) as session:
 
             async def run() -> None:
-                codes.append(await run_prompt(session, "go", Printer(outlet, outlet), interrupts))
+                codes.append(await run_prompt(session, "go", TurnPrinter(outlet, outlet), interrupts))
 
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(run)

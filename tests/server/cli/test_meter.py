@@ -8,15 +8,15 @@ import anyio
 
 from refold_protocol.session.messages import Usage
 from refold_protocol.session.meter_rows import PressureRow
-from refold_server.cli.meter import table_lines
-from refold_server.cli.plot import HEIGHT, plot_lines
-from refold_server.cli.screen import Look
+from refold_server.cli.cli_meter import table_lines
+from refold_server.cli.terminal import Style
+from refold_server.cli.text_tables import HEIGHT, plot_lines
 from refold_server.clock import epoch_ms, uuid7
 from refold_storage.lmdb_store import open_store
 from tests.support.commands import Here
 from tests.support.stores import NEW, prompt
 
-PLAIN = Look(colour=False)
+PLAIN = Style(colour=False)
 CHAIN = "engine/chain"
 
 
@@ -52,7 +52,7 @@ def test_the_table_of_a_session_with_every_kind_of_row() -> None:
 
 
 def test_a_request_that_does_not_fit_is_marked() -> None:
-    fits, not_fits = list(table_lines([row(1, 1_000), row(2, 1_001)], Look(colour=True)))[2:4]
+    fits, not_fits = list(table_lines([row(1, 1_000), row(2, 1_001)], Style(colour=True)))[2:4]
     assert "\x1b" not in fits
     assert not_fits.startswith("\x1b[31m")
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from refold_server.checks.examination import ConfigInForce, Examination, PluginState, Versions
-from refold_server.cli.report import report_lines
-from refold_server.cli.screen import Look
+from refold_server.cli.cli_doctor import report_lines
+from refold_server.cli.doctor_findings import ConfigInForce, Examination, PluginState, Versions
+from refold_server.cli.terminal import Style
 from tests.support.commands import Here, there
 from tests.support.plugin_files import named, write_plugin, write_tools
 
@@ -124,4 +124,4 @@ def test_doctor_tells_of_a_tool_that_nobody_brings(refold: Here) -> None:
 )
 def test_a_plugin_is_told_in_one_line(state: PluginState, line: str) -> None:
     facts = Examination(Versions("0", "3", "1", "0"), ConfigInForce("/c", True), plugins=(state,))
-    assert line in list(report_lines(facts, Look(colour=False)))
+    assert line in list(report_lines(facts, Style(colour=False)))

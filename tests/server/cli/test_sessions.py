@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from refold_protocol.ids import SessionId
 from refold_protocol.rpc.listing import SessionRow
-from refold_server.cli.screen import Look
-from refold_server.cli.table import MAX_TITLE, columns_of, fitted, session_lines
+from refold_server.cli.terminal import Style
+from refold_server.cli.text_tables import MAX_TITLE, columns_of, fitted, session_lines
 from tests.support.commands import Here
 
-PLAIN = Look(colour=False)
+PLAIN = Style(colour=False)
 ROW = SessionRow(
     SessionId("018f0000-0000-7000-8000-000000000001"),
     "/work",

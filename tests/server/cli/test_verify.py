@@ -11,8 +11,7 @@ import lmdb
 import pytest
 
 from refold_protocol.ids import SessionId
-from refold_server.cli.screen import Screen
-from refold_server.cli.verify import PROGRESS_EVENTS, progress
+from refold_server.cli.terminal import PROGRESS_EVENTS, OutputStream, show_progress
 from refold_storage.keys import session_key
 from tests.support.commands import Here
 from tests.support.copies import Change, copied, of_a_later_encoder, unchanged, with_another_body, with_another_request
@@ -144,7 +143,7 @@ def terminal() -> Iterator[tuple[TextIO, Callable[[], bytes]]]:
 
 def test_a_long_check_shows_how_far_it_is_on_a_terminal(terminal: tuple[TextIO, Callable[[], bytes]]) -> None:
     stream, shown = terminal
-    with progress(Screen(stream, vital=False), 2 * PROGRESS_EVENTS) as told:
+    with show_progress(OutputStream(stream, best_effort=True), 2 * PROGRESS_EVENTS) as told:
         assert told is not None
         told(PROGRESS_EVENTS, 2 * PROGRESS_EVENTS)
         assert shown() == b"\r 50 % of 40000 events"
@@ -153,10 +152,10 @@ def test_a_long_check_shows_how_far_it_is_on_a_terminal(terminal: tuple[TextIO, 
 
 def test_a_short_check_shows_nothing(terminal: tuple[TextIO, Callable[[], bytes]]) -> None:
     stream, _ = terminal
-    with progress(Screen(stream, vital=False), PROGRESS_EVENTS) as told:
+    with show_progress(OutputStream(stream, best_effort=True), PROGRESS_EVENTS) as told:
         assert told is None
 
 
 def test_nobody_is_told_how_far_a_check_is_who_does_not_look(capfd: pytest.CaptureFixture[str]) -> None:
-    with open(os.devnull, "w", encoding="utf-8") as nothing, progress(Screen(nothing), 2 * PROGRESS_EVENTS) as told:
+    with open(os.devnull, "w", encoding="utf-8") as nothing, show_progress(OutputStream(nothing), 2 * PROGRESS_EVENTS) as told:
         assert told is None

@@ -12,8 +12,8 @@ import pytest
 from refold_protocol.ids import SessionId
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.events import Draft, ForeignData
-from refold_server.cli import verify
-from refold_server.cli.verify import PROGRESS_EVENTS
+from refold_server.cli import cli_verify
+from refold_server.cli.terminal import PROGRESS_EVENTS
 from refold_server.clock import epoch_ms, uuid7
 from refold_storage.interface import NewSession
 from refold_storage.lmdb_store import open_store
@@ -63,11 +63,11 @@ def test_a_long_check_tells_a_pipe_nothing(place: Place, long_session: str) -> N
 def test_a_session_that_is_deleted_while_all_are_checked_is_left_out(
     refold: Here, long_session: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def listed(around: object) -> list[SessionId]:
-        assert around
+    def listed(context: object) -> list[SessionId]:
+        assert context
         return [SessionId(uuid7()), SessionId(long_session)]
 
-    monkeypatch.setattr(verify, "_all", listed)
+    monkeypatch.setattr(cli_verify, "_session_ids", listed)
     done = refold("verify", "--all")
     assert (done.code, done.err) == (0, "")
     assert done.lines[-1] == "1 session checked"

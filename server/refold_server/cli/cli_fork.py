@@ -1,0 +1,50 @@
+"""The command `refold fork`."""
+
+from __future__ import annotations
+
+import argparse
+
+from refold_protocol.ids import SessionId
+from refold_protocol.session.messages import Source
+from refold_server.cli.command_line import add_json, add_store, seq, unicode_text
+from refold_server.cli.exit_codes import COMPLETED, STORE_CODES
+from refold_server.cli.terminal import standard_output
+
+SUMMARY = "begin a session with the events of another"
+DESCRIPTION = """Begin a session with the events of another, up to any of them, and print its id. Nothing is copied. A turn
+that is cut in the middle is closed when the fork is opened first; what waits in the parent does not wait in the fork. Of a
+session that another process writes, what is on disk can be forked."""
+EXIT_CODES = STORE_CODES
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("session", metavar="SESSION", type=unicode_text, help="the id of the session to begin with")
+    parser.add_argument("--at", metavar="SEQ", type=seq, help="its last event that the fork has (default: the last there is)")
+    parser.add_argument("--title", metavar="TEXT", type=_title, help="the fork's title (default: what its parent is called)")
+    add_json(parser)
+    add_store(parser)
+
+
+async def run(options: argparse.Namespace) -> int:
+    """Fork a session and print the fork's id."""
+    from refold_server.cli.command_context import open_context, read_config
+    from refold_server.sessions.forking import fork_session
+    from refold_server.sessions.listing import origin_of
+
+    out = standard_output()
+    async with open_context(read_config(options), plugins=False) as context:
+        made = await fork_session(context.sessions, SessionId(options.session), options.at, options.title, Source("cli"))
+        parent = origin_of(context.store.get(made.session))
+    if options.json:
+        out.put_json({"session": made.session, "tail": made.tail, "parent": parent})
+    else:
+        out.line(made.session)
+    out.flush()
+    return COMPLETED
+
+
+def _title(text: str) -> str:
+    if not 1 <= len(unicode_text(text)) <= 200:
+        raise argparse.ArgumentTypeError("a title has 1 to 200 characters")
+    return text

@@ -1,0 +1,106 @@
+"""The command `refold run`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from functools import partial
+from typing import TYPE_CHECKING
+
+from refold_protocol.errors import ConfigError
+from refold_protocol.ids import SessionId
+from refold_server.cli.command_line import add_json, add_store, unicode_text
+from refold_server.cli.exit_codes import MEANINGS
+from refold_server.cli.terminal import AsyncOutputStream
+
+if TYPE_CHECKING:
+    from refold_server.cli.command_context import Interrupts
+
+SUMMARY = "run one turn and print the reply"
+DESCRIPTION = """Run one turn in the current folder and stream the reply to standard output, whose last line names the session.
+Thinking, tool calls and a bad end of the turn are told on standard error.
+
+The first SIGINT (Ctrl-C), SIGTERM or SIGHUP interrupts the turn and waits until its end is in the log; a second one leaves at
+once, which costs nothing that was recorded. A reader of the output that leaves interrupts the turn too.
+
+What was accepted and did not run, because its process ended first, waits in its session and never runs by itself: it is named
+when the session is continued, --pending runs the oldest of it, --withdraw takes all of it back."""
+EXIT_CODES = MEANINGS
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "prompt",
+        metavar="PROMPT",
+        nargs="?",
+        type=unicode_text,
+        help="what to ask, in one argument; - reads it from standard input (UTF-8); put -- before one that begins with -",
+    )
+    what.add_argument(
+        "--pending",
+        action="store_true",
+        help="in place of a prompt, run the oldest input of --session that waits, since its process ended before it ran",
+    )
+    what.add_argument("--withdraw", action="store_true", help="run nothing, and take back all inputs of --session that wait")
+    parser.add_argument(
+        "--session",
+        metavar="ID",
+        type=unicode_text,
+        help="continue this session, in the folder where it began (default: a new one)",
+    )
+    parser.add_argument(
+        "--model", metavar="PROVIDER/MODEL", type=unicode_text, help="model of a new session (default: the configuration's)"
+    )
+    parser.add_argument(
+        "--permissions",
+        choices=("ask", "allow", "deny"),
+        help="whether calls that change something run; the session keeps it (default: its own, else the configuration's); "
+        "ask: on a terminal, denied without one",
+    )
+    add_json(parser, 'print {"session": ID} first, then each event of the turn as it is stored, one a line')
+    add_store(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run one turn and give the exit code of its end."""
+    from refold_server.cli.command_context import Interrupts
+    from refold_server.cli.prompted_turn import read_prompt
+
+    interrupts = Interrupts()
+    with interrupts.installed():
+        _check(options)
+        prompt = None if options.prompt is None else read_prompt(options.prompt)
+        return interrupts.run(partial(_run, options, prompt, interrupts))
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse options that do not go together. Raises ConfigError."""
+    if options.session is not None and options.model is not None:
+        raise ConfigError("--model", "is for a new session; this release cannot change the model of one that exists")
+    for name in ("pending", "withdraw"):
+        if getattr(options, name) and options.session is None:
+            raise ConfigError(f"--{name}", "needs --session, which says where an input waits")
+    if options.withdraw and options.permissions is not None:
+        raise ConfigError("--withdraw", "runs no turn, and --permissions is for one")
+
+
+async def _run(options: argparse.Namespace, prompt: str | None, interrupts: Interrupts) -> int:
+    from refold_server.call_config import resolve_model
+    from refold_server.cli.command_context import current_folder, open_context, read_config
+    from refold_server.cli.prompted_turn import oldest_waiting, open_session, run_prompt, withdraw_waiting
+    from refold_server.cli.turn_output import TurnPrinter
+
+    config = read_config(options, model=options.model)
+    cwd = current_folder() if options.session is None else ""
+    if options.session is None:
+        resolve_model(config, config.model)  # told before a store is made
+    printer = TurnPrinter(AsyncOutputStream(sys.stdout), AsyncOutputStream(sys.stderr, best_effort=True), as_json=options.json)
+    async with open_context(config, create=options.session is None, turns=True) as context:
+        if options.withdraw:
+            name = SessionId(str(options.session))
+            return await withdraw_waiting(await context.sessions.open(name), printer)
+        session = await open_session(context, options.session, cwd, options.permissions)
+        given = oldest_waiting(session) if prompt is None else prompt
+        return await run_prompt(session, given, printer, interrupts)

@@ -1,0 +1,300 @@
+"""Facts and findings of `refold doctor`: each finding says what is wrong and what to do about it.
+
+Keys are no facts: of a provider is known only whether its key is there. Plugins are loaded one by one, so that one that fails
+hides none; none of their handlers run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from refold_protocol.errors import ConfigError, RefoldError
+from refold_protocol.ids import SessionId
+from refold_protocol.rpc.initialize import VERSION
+from refold_protocol.rpc.listing import ProviderRow
+from refold_server.cli.command_context import open_context, read_config
+from refold_server.config import Config
+from refold_server.config_file import config_path
+from refold_server.host import offered
+from refold_server.plugins.account import plugin_rows
+from refold_server.plugins.aside import Aside
+from refold_server.plugins.loading import load_plugin_aside, plugin_sources
+from refold_server.plugins.registry import NO_PLUGINS
+from refold_server.sessions.models import provider_rows
+from refold_storage.format import DATA_FILE
+from refold_storage.health import Vitals
+from refold_storage.interface import Store
+from refold_storage.lease import Holding, holdings, lease_name
+
+MIN_FREE_BYTES: Final = 512 * 1024 * 1024
+"""Free disk space below which the store is in danger: a store grows while it works."""
+
+MAX_LAG: Final = 10_000
+"""A reader that sees the store as it was more commits ago counts as forgotten: space freed since cannot be used again."""
+
+MAP_SHARE: Final = 0.9
+"""Share of `store.max_bytes` from which on a store counts as nearly full."""
+
+
+class Versions(Struct, frozen=True, gc=False):
+    """The releases that work together here."""
+
+    refold: str
+    python: str
+    lmdb: str
+    msgspec: str
+
+
+class ConfigInForce(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """The configuration file; `named_by` is `--config` or `REFOLD_CONFIG`, absent for the platform's."""
+
+    file: str
+    exists: bool
+    named_by: str | None = None
+
+
+class SessionWriter(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Who writes a session; `since` is epoch ms. `session` is absent while nothing of it is on disk, the others where the
+    lease names nobody."""
+
+    session: str | None = None
+    pid: int | None = None
+    since: int | None = None
+    client: str | None = None
+
+
+class OpenReader(Struct, frozen=True, gc=False):
+    """An open read transaction: `lag` is how many commits came after what it sees."""
+
+    pid: int
+    lives: bool
+    lag: int
+
+
+class StoreState(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """The store that could be opened; sizes are in bytes. `unreadable` counts sessions whose record is damaged."""
+
+    format: int
+    file_bytes: int
+    used_bytes: int
+    map_bytes: int
+    sessions: int
+    unreadable: int
+    readers: tuple[OpenReader, ...]
+    max_bytes: int | None = None
+
+
+class PluginState(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """A plugin of the configuration; without a name where it could not be loaded."""
+
+    origin: str
+    plugin: str | None = None
+    tools: tuple[str, ...] = ()
+    event_types: tuple[str, ...] = ()
+    seams: tuple[str, ...] = ()
+
+
+class DoctorFinding(Struct, frozen=True, gc=False):
+    """Something that is wrong: a stable word, a sentence, and what to do."""
+
+    code: str
+    message: str
+    advice: str
+
+
+class Examination(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """All that was looked at. `store_path` is absent where the configuration cannot be read, `store` where there is none
+    yet or none that can be opened; `free_bytes` is the free space of the disk that holds it."""
+
+    versions: Versions
+    config: ConfigInForce
+    store_path: str | None = None
+    store: StoreState | None = None
+    free_bytes: int | None = None
+    leases: tuple[SessionWriter, ...] = ()
+    providers: tuple[ProviderRow, ...] = ()
+    plugins: tuple[PluginState, ...] = ()
+    findings: tuple[DoctorFinding, ...] = ()
+
+
+async def examine(options: argparse.Namespace) -> Examination:
+    """Look at everything that `--config`, `--store` and the environment name. What cannot be looked at is a finding."""
+    file, named_by = config_path(None if options.config is None else Path(options.config), os.environ)
+    versions = Versions(VERSION, platform.python_version(), version("lmdb"), version("msgspec"))
+    examined = Examination(versions, ConfigInForce(str(file), file.is_file(), named_by))
+    try:
+        config = read_config(options)
+    except ConfigError as error:  # nothing else can be known then: not even where the store is
+        return replace(examined, findings=(trouble(error),))
+    keys = {row.name: row.key_env for row in config.providers if row.key_env is not None}
+    examined = replace(examined, store_path=str(config.store.path), providers=provider_rows(config, os.environ))
+    try:
+        examined = await _with_store(examined, config)
+    except RefoldError as error:  # what stands outside the store can be told all the same
+        examined = replace(examined, findings=(trouble(error),))
+    plugins, broken = await examine_plugins(config)
+    found = (*examined.findings, *broken, *findings(examined, keys))
+    return replace(examined, plugins=plugins, findings=found)
+
+
+def trouble(error: RefoldError) -> DoctorFinding:
+    """Give the finding that an error is."""
+    advice = _ADVICE.get(error.error_kind, "look at the sentence above; if it does not help, please report it")
+    return DoctorFinding(error.error_kind, error.message, advice)
+
+
+def findings(examined: Examination, key_names: dict[str, str]) -> Iterator[DoctorFinding]:
+    """Give what is wrong with the facts, in the order in which they are told. `key_names` has the environment variable of
+    each provider that reads its key from one."""
+    if examined.store is not None:
+        yield from _store_findings(examined.store)
+    if examined.free_bytes is not None and examined.free_bytes < MIN_FREE_BYTES:
+        yield DoctorFinding(
+            "disk.low",
+            f"the disk of {examined.store_path} has {examined.free_bytes // 1_000_000} MB left",
+            "make room, or name a store on another disk with store.path",
+        )
+    for row in examined.providers:
+        if row.credentials == "missing":
+            variable = key_names.get(row.provider, "its key")
+            yield DoctorFinding(
+                "credentials.missing",
+                f"the provider {row.provider} has no key: {variable} is not set",
+                f"set {variable}, or take [providers.{row.provider}] out of the configuration",
+            )
+
+
+async def examine_plugins(config: Config) -> tuple[tuple[PluginState, ...], tuple[DoctorFinding, ...]]:
+    """Give the plugins in the order in which they are loaded, and what is wrong with them."""
+    loaded, runner = NO_PLUGINS, Aside()
+    states: list[PluginState] = []
+    found: list[DoctorFinding] = []
+    with redirect_stdout(sys.stderr):
+        for source in plugin_sources(config.plugins):
+            try:
+                one = await load_plugin_aside(source, loaded, config.plugins.load_timeout_s, runner)
+            except ConfigError as error:  # the others can still be looked at
+                states.append(PluginState(source.origin))
+                found.append(DoctorFinding(error.error_kind, error.message, "correct it, or take it out of the configuration"))
+                continue
+            loaded = loaded.then(one)
+            (row,) = plugin_rows(one)
+            seams = tuple(seam.seam for seam in row.seams)
+            states.append(PluginState(row.origin, row.plugin, row.tools, row.event_types, seams))
+    try:
+        offered(config, loaded)
+    except ConfigError as error:  # where a plugin is missing, its tools are as well
+        found.append(DoctorFinding(error.error_kind, error.message, "correct the setting that the sentence names"))
+    return tuple(states), tuple(found)
+
+
+def _store_findings(store: StoreState) -> Iterator[DoctorFinding]:
+    if store.unreadable:
+        yield DoctorFinding(
+            "session.corrupt",
+            f"{store.unreadable} of {store.sessions} sessions have a record that cannot be read",
+            "refold verify --all says which and why; the other sessions are not concerned",
+        )
+    if store.max_bytes is not None and store.used_bytes >= store.max_bytes * MAP_SHARE:
+        yield DoctorFinding(
+            "store.nearly-full",
+            f"{store.used_bytes} of {store.max_bytes} bytes that the store may hold are used",
+            "raise store.max_bytes in the configuration",
+        )
+    for reader in store.readers:
+        if not reader.lives:
+            yield DoctorFinding(
+                "reader.dead",
+                f"process {reader.pid} died while it read the store, and space freed since is not used again",
+                "end all processes that use the store, or go on: its place is freed within a minute of the next read",
+            )
+        elif reader.lag > MAX_LAG:
+            yield DoctorFinding(
+                "reader.forgotten",
+                f"process {reader.pid} reads the store as it was {reader.lag} commits ago, so the store cannot reuse space",
+                f"end process {reader.pid} if it does nothing useful",
+            )
+
+
+async def _with_store(examined: Examination, config: Config) -> Examination:
+    folder = config.store.path.expanduser()
+    examined = replace(examined, free_bytes=_free_bytes(folder))
+    if not _holds_a_store(folder):
+        return examined
+    held = holdings(folder.resolve())
+    async with open_context(config, plugins=False) as context:
+        names, unreadable = _surveyed(context.store)
+        state = _state(context.store.vitals(), unreadable, config.store.max_bytes)
+    return replace(examined, store=state, leases=tuple(_lease(one, names) for one in held))
+
+
+def _free_bytes(folder: Path) -> int | None:
+    for part in (folder, *folder.absolute().parents):
+        try:
+            return shutil.disk_usage(part).free
+        except OSError:  # not there, or not to be seen: the folder that it will lie in tells as much
+            continue
+    return None
+
+
+def _holds_a_store(folder: Path) -> bool:
+    try:
+        (folder / DATA_FILE).stat()
+    except (FileNotFoundError, NotADirectoryError):  # none yet, which is no trouble
+        return False
+    except OSError as error:
+        raise ConfigError("store.path", f"the store in {folder} cannot be looked at: {error.strerror}") from None
+    return True
+
+
+def _surveyed(store: Store) -> tuple[dict[str, SessionId], int]:
+    """Give the sessions by the names of their leases, and the number of those that cannot be read."""
+    found = list(store.survey())
+    ids = [one for one in found if not isinstance(one, RefoldError)]
+    return {lease_name(session): session for session in ids}, len(found) - len(ids)
+
+
+def _state(vitals: Vitals, unreadable: int, max_bytes: int | None) -> StoreState:
+    last = vitals.last_transaction
+    readers = tuple(OpenReader(row.pid, _lives(row.pid), max(0, last - row.transaction)) for row in vitals.readers)
+    sizes = vitals.file_bytes, vitals.used_bytes, vitals.map_bytes
+    return StoreState(vitals.format, *sizes, vitals.sessions, unreadable, readers, max_bytes)
+
+
+def _lease(held: Holding, names: dict[str, SessionId]) -> SessionWriter:
+    session, holder = names.get(held.name), held.holder
+    if holder is None:
+        return SessionWriter(session)
+    return SessionWriter(session, holder.pid, holder.since, holder.client)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
+
+
+_ADVICE: Final = {
+    "config.invalid": "correct the setting that the sentence names",
+    "session.format": "use the release of refold that made this store, or name another folder with --store",
+    "session.corrupt": "refold verify --all says which sessions are concerned",
+    "log.busy": "try again; if it stays so, end the process that holds the store",
+    "log.full": "make room on the disk, or raise store.max_bytes",
+    "log.unwritable": "look at the folder's permissions and at its disk",
+}

@@ -1,0 +1,195 @@
+"""One turn run from the command line: the prompt or the input that waits, what is printed, and the exit code of its end.
+
+Whatever ends the turn early (a signal, a reader that left), its end is written to the log, and the session is named. Inputs
+that wait since an earlier process never run by themselves: their sender may have given them up, or sent them again.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import Final
+
+import anyio
+
+from refold_protocol.errors import ConfigError, RefoldError
+from refold_protocol.ids import SessionId
+from refold_protocol.session.codec import decode_event
+from refold_protocol.session.events import AbortCause, PermissionSettings, SessionSettings, TurnEnd
+from refold_protocol.session.messages import Source, text_content, text_of
+from refold_protocol.session.pending import PendingInput
+from refold_server.cli.approval_prompt import ApprovalPrompt, keyboard_of
+from refold_server.cli.command_context import CommandContext, Interrupts
+from refold_server.cli.exit_codes import COMPLETED, FAILED, INTERRUPTED, exit_code_of_turn, first_error
+from refold_server.cli.formatting import one_line
+from refold_server.cli.terminal import OutputLostError, standard_error
+from refold_server.cli.turn_output import TurnPrinter
+from refold_server.sessions.session import Session, SettingsPatch
+from refold_server.sessions.settings import PERMISSIONS
+from refold_server.sessions.tail import Tail
+
+FROM_STDIN: Final = "-"
+"""The prompt that means: read it from standard input."""
+
+LAST_SECONDS = 5.0
+"""How long a reader that is slow may keep a process that was told to end (SIGTERM, SIGHUP)."""
+
+WAITING_CHARACTERS: Final = 60
+"""How much of a waiting input is shown."""
+
+
+def read_prompt(text: str) -> str:
+    """Give the prompt; `-` reads standard input to its end, which is UTF-8, and drops line breaks at its end as a shell
+    does. Raises ConfigError for a blank prompt, and for one that is not text."""
+    prompt = _standard_input() if text == FROM_STDIN else text
+    if not prompt.strip():
+        raise ConfigError("PROMPT", "is blank; say what to do")
+    return prompt
+
+
+async def open_session(context: CommandContext, session: str | None, cwd: str, mode: str | None = None) -> Session:
+    """Open a session for writing, or begin one in the folder `cwd` whose model is the configuration's. A permission mode
+    becomes the session's own setting."""
+    permissions = None if mode is None else PermissionSettings(mode)
+    if session is None:
+        return await context.sessions.create(cwd, SessionSettings(model=context.config.model, permissions=permissions))
+    live = await context.sessions.open(SessionId(session))
+    settings = live.ledger.folds.settings
+    live.instance.host.call_config(settings)  # a model that is not there is told before the turn
+    if permissions not in (None, settings.permissions):
+        await live.configure(SettingsPatch(permissions=permissions))
+    return live
+
+
+async def run_prompt(session: Session, prompt: str | PendingInput, printer: TurnPrinter, interrupts: Interrupts) -> int:
+    """Run one prompt, or an input that waits, print it as it goes, and give the exit code of its end. A signal interrupts the
+    turn; so does the loss of the output. Raises LogError when the end could not be made durable, OutputLostError."""
+    questions = ApprovalPrompt(session, printer, keyboard_of(printer))
+    tail = Tail(session.ledger.handle, session.ledger.handle.tail)
+    await printer.begin(session.id)
+    await tell_waiting(session, printer, None if isinstance(prompt, str) else prompt)
+    try:
+        if isinstance(prompt, str):
+            _, turn, _ = await session.start(text_content(prompt), Source("cli"))
+        else:
+            _, turn, _ = await session.start_pending(prompt.input)
+        return await _follow(session, turn, tail, questions, interrupts)
+    except OutputLostError:
+        await printer.note(f"refold: nothing takes the output any more; the turn was stopped. It is in session {session.id}")
+        raise
+    except BaseException:
+        if session.ledger.handle.durable >= 0:  # the session can be continued
+            with anyio.CancelScope(shield=True), anyio.move_on_after(LAST_SECONDS):
+                await printer.end(session.id)
+        raise
+    finally:
+        tail.close()
+
+
+def waiting_inputs(session: Session) -> list[PendingInput]:
+    """Give the inputs that wait in the order of acceptance, without what the session says of its permissions: it says that
+    anew itself."""
+    return [one for one in session.ledger.folds.pending if one.source != PERMISSIONS]
+
+
+def oldest_waiting(session: Session) -> PendingInput:
+    """Give what has waited longest. Raises ConfigError where nothing waits."""
+    for one in waiting_inputs(session):
+        return one
+    raise ConfigError("--pending", f"no input waits in session {session.id}")
+
+
+async def tell_waiting(session: Session, printer: TurnPrinter, runs: PendingInput | None) -> None:
+    """Name what waits and is not `runs`, and say what can be done with it. Raises OutputLostError."""
+    rest = [one for one in waiting_inputs(session) if runs is None or one.input != runs.input]
+    for one in rest:
+        await printer.note(f"(an earlier input waits and is not run: {_waiting_text(one)})")
+    if rest:
+        what = f"refold run --session {session.id}"
+        await printer.note(f"({what} --pending runs the oldest, {what} --withdraw takes back all that waits)")
+
+
+async def withdraw_waiting(session: Session, printer: TurnPrinter) -> int:
+    """Take back all that waits, tell of it, and give the exit code. Raises LogError, OutputLostError."""
+    handle, rest = session.ledger.handle, waiting_inputs(session)
+    await printer.begin(session.id)
+    for one in rest:
+        before = handle.tail
+        await session.withdraw(one.input)
+        await printer.show(decode_event(line) for line in handle.lines(before + 1))
+        await printer.note(f"(taken back: {_waiting_text(one)})")
+    if not rest:
+        await printer.note("(no input waits)")
+    await printer.end(session.id)
+    return COMPLETED
+
+
+def _waiting_text(given: PendingInput) -> str:
+    return one_line(text_of(given.content), WAITING_CHARACTERS)
+
+
+async def _follow(session: Session, turn: int, tail: Tail, questions: ApprovalPrompt, interrupts: Interrupts) -> int:
+    """Print a turn to its end. Whatever stops the printing stops the turn too, and its end in the log is waited for."""
+    code = INTERRUPTED
+    try:
+        async with anyio.create_task_group() as tasks:
+
+            async def stop(number: signal.Signals) -> None:
+                await session.interrupt(turn, _cause(number))
+
+            def ask(number: signal.Signals) -> None:
+                if number is not signal.SIGINT:
+                    tasks.cancel_scope.deadline = anyio.current_time() + LAST_SECONDS
+                tasks.start_soon(stop, number)
+
+            with interrupts.handled(ask):
+                tasks.start_soon(_notice_end, session, turn, tail, questions)
+                if (code := await _print_turn(tail, turn, questions)) is not None:
+                    await questions.printer.end(session.id)
+            tasks.cancel_scope.cancel()
+    except ExceptionGroup as group:
+        raise first_error(group) from None
+    finally:
+        with anyio.CancelScope(shield=True):
+            await session.interrupt(turn, AbortCause("disposed", "its output was lost"))  # raises what kept it from its end
+    return FAILED if code is None else code
+
+
+def _cause(number: signal.Signals) -> AbortCause:
+    return AbortCause("user") if number is signal.SIGINT else AbortCause("disposed", number.name)
+
+
+async def _print_turn(tail: Tail, turn: int, questions: ApprovalPrompt) -> int | None:
+    """Print what is told until the turn's end and give its exit code; None when the end will never be told."""
+    while not tail.closed:
+        batch = tail.take()
+        if batch is None:
+            await tail.wait()
+            continue
+        events = [decode_event(line) for line in batch.lines]
+        await questions.show(events)
+        for event in events:
+            if isinstance(event.data, TurnEnd) and event.data.turn == turn:
+                return exit_code_of_turn(event.data.reason)
+    return None
+
+
+async def _notice_end(session: Session, turn: int, tail: Tail, questions: ApprovalPrompt) -> None:
+    """Ask nothing more once the turn ended; wait for no news either when its end cannot be told."""
+    try:
+        await session.turns.wait(turn)
+    except RefoldError:  # whoever waits for the turn next tells it
+        tail.close()
+    finally:
+        questions.stop()
+
+
+def _standard_input() -> str:
+    if sys.stdin.isatty():
+        standard_error().line("(type the prompt; Ctrl-D at the beginning of a line ends it)")
+    try:
+        return sys.stdin.buffer.read().decode().rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise ConfigError("PROMPT", f"standard input is not UTF-8: {error.reason} at byte {error.start}") from None
+    except OSError as error:  # a folder, or a terminal that is gone
+        raise ConfigError("PROMPT", f"standard input cannot be read: {error.strerror}") from None
