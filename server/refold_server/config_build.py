@@ -37,7 +37,7 @@ from refold_server.config_types import (
     ToolsConfig,
     Written,
 )
-from refold_server.tools.registry import built_in_tools
+from refold_server.tools.session_tools import built_in_tools
 
 _Built = TypeVar("_Built", bound=Struct)
 _REHEARSAL_DIALECT: Final = "chat-completions"

@@ -30,15 +30,15 @@ from refold_server.plugins.watching import Watch
 from refold_server.prefix.built_in import Sights, built_in
 from refold_server.providers.provider import Provider
 from refold_server.providers.registry import close_providers, open_provider
-from refold_server.tools.execute import Proposed, ToolAnswer, execute, propose
 from refold_server.tools.open_buffers import NO_BUFFERS, OpenBuffers
-from refold_server.tools.paths import Workspace
 from refold_server.tools.read_result import READ_RESULT
 from refold_server.tools.read_skill import READ_SKILL
-from refold_server.tools.registry import Registry, offered_tools
-from refold_server.tools.seen_texts import SeenTexts
-from refold_server.tools.skills import SkillShelf, has_skills
+from refold_server.tools.session_tools import Registry, offered_tools
+from refold_server.tools.skill_index import SkillFolders, has_skills
+from refold_server.tools.text_file import SeenTexts
 from refold_server.tools.tool import PastResults, ToolContext
+from refold_server.tools.tool_runner import Proposed, ToolAnswer, execute, propose
+from refold_server.tools.workspace_path import Workspace
 
 
 class Surroundings:
@@ -58,7 +58,7 @@ class Surroundings:
         self._readable.enter_context(readable(one.name for one in loaded.event_types))
 
     @cached_property
-    def shelf(self) -> SkillShelf:
+    def shelf(self) -> SkillFolders:
         """Where skills lie besides a session's folder."""
         from refold_server.config import default_skills_path  # on use: it imports what starts of the daemon need not wait for
 
@@ -66,7 +66,7 @@ class Surroundings:
             home = Path.home()
         except RuntimeError:  # a user without one
             home = None
-        return SkillShelf(self.config.prefix.skills_folder or default_skills_path(), home)
+        return SkillFolders(self.config.prefix.skills_folder or default_skills_path(), home)
 
     def host(self, cwd: str) -> SessionHost:
         """Give the host of a session whose folder is `cwd`."""

@@ -28,7 +28,7 @@ from refold_server.plugins.seam import (
     TURN_STOP,
     Seam,
 )
-from refold_server.tools.execute import ToolAnswer
+from refold_server.tools.tool_runner import ToolAnswer
 
 
 class UnprintableError(Exception):

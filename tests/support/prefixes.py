@@ -13,10 +13,10 @@ from refold_server.plugins.chain import Failure
 from refold_server.prefix.built_in import Sights, built_in
 from refold_server.prefix.editor import OpenFiles
 from refold_server.tools.open_buffers import NO_BUFFERS
-from refold_server.tools.skills import SkillShelf
+from refold_server.tools.skill_index import SkillFolders
 
 EVERY = PrefixConfig()
-BARE = SkillShelf()
+BARE = SkillFolders()
 
 OPENER = '<context source="refold:'
 """How the message of each built-in contributor begins."""
@@ -33,7 +33,7 @@ async def composed(
     cwd: Path,
     config: PrefixConfig = EVERY,
     *,
-    shelf: SkillShelf = BARE,
+    shelf: SkillFolders = BARE,
     buffers: OpenFiles = NO_BUFFERS,
 ) -> dict[str, str]:
     """Compose the prefix of a session in `cwd`; give the text of each contributor that says something, in order."""

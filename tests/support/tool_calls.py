@@ -9,10 +9,10 @@ from typing import Any
 
 from refold_protocol.ids import CallId
 from refold_protocol.session.messages import TextBlock
-from refold_server.tools.execute import ToolAnswer, execute
-from refold_server.tools.paths import Workspace
-from refold_server.tools.registry import Registry, built_in_tools
+from refold_server.tools.session_tools import Registry, built_in_tools
 from refold_server.tools.tool import ToolContext
+from refold_server.tools.tool_runner import ToolAnswer, execute
+from refold_server.tools.workspace_path import Workspace
 
 
 class PlayedResults:

@@ -21,7 +21,7 @@ import anyio
 
 from refold_server.cli.exits import INTERRUPTED
 from refold_server.enduring import run_to_its_end
-from refold_server.tools.faults import Interrupted
+from refold_server.tools.tool_failure import Interrupted
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What asks a command to stop."""

@@ -30,8 +30,8 @@ from refold_server.loop.seams import Seams
 from refold_server.meters import ModelTokenMeter
 from refold_server.plugins.chain import Failure
 from refold_server.providers.provider import Provider
-from refold_server.tools.execute import Proposed, ToolAnswer
 from refold_server.tools.tool import PastResults
+from refold_server.tools.tool_runner import Proposed, ToolAnswer
 
 
 class Host(Protocol):

@@ -57,7 +57,7 @@ from refold_server.plugins.payloads import (
 from refold_server.plugins.registry import NO_PLUGINS, Plugins
 from refold_server.plugins.seam import Seam
 from refold_server.plugins.streaming import Send, streaming
-from refold_server.tools.execute import ToolAnswer
+from refold_server.tools.tool_runner import ToolAnswer
 
 
 class Submitted(Struct, frozen=True, gc=False):

@@ -17,7 +17,7 @@ from refold_server.loop.instance import Instance
 from refold_server.loop.seams import Executed
 from refold_server.loop.unanswered import unanswered
 from refold_server.plugins.payloads import Call, Place
-from refold_server.tools.execute import ToolAnswer
+from refold_server.tools.tool_runner import ToolAnswer
 
 MAX_PARALLEL = 8
 """Most calls that run at the same time."""

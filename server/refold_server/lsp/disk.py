@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from refold_server.tools.placing import may_write, put_over
+from refold_server.tools.atomic_write import may_write, write_over
 
 MARK: Final = b"\xef\xbb\xbf"
 """The byte order mark that some editors put in front of UTF-8, and keep out of the text."""
@@ -54,6 +54,6 @@ def replace_text(path: str, before: DiskText, text: str) -> None:
     try:
         if not may_write(folder, real.name):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        put_over(folder, real.name, before.data, data, partial(os.open, real.name, _FILE_FLAGS, dir_fd=folder))
+        write_over(folder, real.name, before.data, data, partial(os.open, real.name, _FILE_FLAGS, dir_fd=folder))
     finally:
         os.close(folder)

@@ -30,8 +30,8 @@ from refold_server.lsp.disk import DiskText, read_text, replace_text
 from refold_server.lsp.documents import OpenDocument, document_at, document_named
 from refold_server.lsp.positions import Splice, difference, spliced, text_edits
 from refold_server.rpc.peer import PeerError, PeerGoneError
+from refold_server.tools.atomic_write import FileChangedError
 from refold_server.tools.open_buffers import is_same_text
-from refold_server.tools.placing import FileChangedError
 
 Change: TypeAlias = Callable[[str], Sequence[Splice]]
 """Gives the replacements for a text as it is now, in order and apart, none for a text that stays. Raises EditRefused where

@@ -17,8 +17,8 @@ from refold_protocol.rpc.methods import LANGUAGE_METHODS
 from refold_server.rpc.dispatch import Handler
 from refold_server.sessions.registry import Sessions
 from refold_server.sessions.session import Spawn
-from refold_server.tools.failure import ToolFailure
 from refold_server.tools.open_buffers import OpenBuffer, closed_meanwhile
+from refold_server.tools.tool_failure import ToolFailure
 
 if TYPE_CHECKING:
     from refold_server.lsp.documents import OpenDocument

@@ -47,8 +47,8 @@ from refold_server.plugins.seam import (
     Seam,
 )
 from refold_server.plugins.tools import tool
-from refold_server.tools.failure import ToolFailure
 from refold_server.tools.tool import Proposal, ToolContext, ToolOutput
+from refold_server.tools.tool_failure import ToolFailure
 
 __all__ = [
     "ASSEMBLE",

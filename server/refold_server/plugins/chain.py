@@ -20,7 +20,7 @@ from refold_protocol.errors import PluginError
 from refold_protocol.json_text import repair_surrogates
 from refold_server.plugins.limit import Limit
 from refold_server.plugins.registry import Registered
-from refold_server.tools.faults import first_line, is_own_fault
+from refold_server.tools.tool_failure import first_line, is_own_fault
 
 Value = TypeVar("Value")
 

@@ -33,7 +33,7 @@ from refold_protocol.session.messages import (
     UsageChunk,
 )
 from refold_server.plugins.payloads import Accept, Assembled, Block, Context, Deny, GoOn, Stop, Submit, Summary
-from refold_server.tools.execute import ToolAnswer
+from refold_server.tools.tool_runner import ToolAnswer
 
 T = TypeVar("T")
 

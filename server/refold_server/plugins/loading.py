@@ -27,8 +27,8 @@ from refold_server.plugins.aside import Aside
 from refold_server.plugins.chain import MAX_MESSAGE
 from refold_server.plugins.installed import Installed, installed_plugins
 from refold_server.plugins.registry import NO_PLUGINS, Plugins, registered
-from refold_server.tools.faults import Interrupted, first_line
-from refold_server.tools.registry import BUILT_IN
+from refold_server.tools.session_tools import BUILT_IN
+from refold_server.tools.tool_failure import Interrupted, first_line
 
 RESERVED: Final = frozenset({"refold", "builtin"})
 """Names that no plugin can have: they are those of what comes with refold."""

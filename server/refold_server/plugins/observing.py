@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from refold_server.plugins.chain import Failure, failure_of
 from refold_server.plugins.registry import Registered
-from refold_server.tools.faults import Interrupted
+from refold_server.tools.tool_failure import Interrupted
 
 _log: Final = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from refold_protocol.session.events import Event
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import Chunk, InputBlock, Message, Source, TextBlock, Usage
 from refold_protocol.session.request import Request
-from refold_server.tools.execute import ToolAnswer
+from refold_server.tools.tool_runner import ToolAnswer
 
 
 class Place(Struct, frozen=True, gc=False):

@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 from refold_protocol.session.header_types import CallConfig
 from refold_protocol.session.messages import Chunk, Message
 from refold_server.plugins import payloads as give
-from refold_server.tools.execute import ToolAnswer
+from refold_server.tools.tool_runner import ToolAnswer
 
 Handler = TypeVar("Handler")
 

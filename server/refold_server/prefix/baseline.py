@@ -18,11 +18,11 @@ from typing import Final
 import anyio.from_thread
 import anyio.to_thread
 
-from refold_server.tools.failure import ToolFailure
-from refold_server.tools.paths import shown
 from refold_server.tools.repository import Repository, find_repository
 from refold_server.tools.text_file import read_up_to
-from refold_server.tools.walk import Entry, Walk
+from refold_server.tools.tool_failure import ToolFailure
+from refold_server.tools.tree_walk import Entry, Walk
+from refold_server.tools.workspace_path import shown
 
 MAX_ENTRIES: Final = 5_000
 """Entries that are looked at; where there are more, the outline has one level, and with still more none."""

@@ -19,7 +19,7 @@ from refold_server.prefix.editor import OpenFiles, editor
 from refold_server.prefix.instructions import instructions
 from refold_server.prefix.skills import skills
 from refold_server.tools.open_buffers import NO_BUFFERS
-from refold_server.tools.skills import SkillShelf
+from refold_server.tools.skill_index import SkillFolders
 
 PLUGIN: Final = "refold"
 """The plugin whose contributors these are."""
@@ -28,7 +28,7 @@ PLUGIN: Final = "refold"
 class Sights(Struct, frozen=True):
     """What contributors look at besides a session's folder. `shelf` is asked when the first session is composed."""
 
-    shelf: Callable[[], SkillShelf] = SkillShelf
+    shelf: Callable[[], SkillFolders] = SkillFolders
     buffers: OpenFiles = NO_BUFFERS
 
 

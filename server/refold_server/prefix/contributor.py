@@ -13,7 +13,7 @@ from refold_protocol.session.enclosing import enclosed_text
 from refold_protocol.session.messages import Message, text_content
 from refold_server.plugins.payloads import Composing, NextPrefix
 from refold_server.plugins.seam import PrefixHandler
-from refold_server.tools.faults import Interrupted
+from refold_server.tools.tool_failure import Interrupted
 
 Write: TypeAlias = Callable[[str], Awaitable[str | None]]
 """Gives what a contributor says of the session's folder, an absolute path; None for nothing."""

@@ -11,9 +11,9 @@ from typing import Final, Protocol
 
 import anyio.to_thread
 
-from refold_server.tools.failure import ToolFailure
 from refold_server.tools.open_buffers import OpenBuffer
-from refold_server.tools.paths import Workspace, shown
+from refold_server.tools.tool_failure import ToolFailure
+from refold_server.tools.workspace_path import Workspace, shown
 
 MAX_FILES: Final = 50
 """Files that are named."""

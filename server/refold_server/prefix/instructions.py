@@ -18,10 +18,10 @@ import anyio.to_thread
 from msgspec import Struct
 
 from refold_protocol.session.enclosing import enclosed_text
-from refold_server.tools.failure import ToolFailure
-from refold_server.tools.paths import Place, Workspace
 from refold_server.tools.repository import Repository, find_repository
 from refold_server.tools.text_file import BYTE_ORDER_MARK, read_up_to
+from refold_server.tools.tool_failure import ToolFailure
+from refold_server.tools.workspace_path import Workspace, WorkspacePath
 
 NAMES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 """Names of such files; of a folder's the first that is there counts."""
@@ -71,7 +71,7 @@ def _files(repository: Repository) -> list[FoundFile]:
     return [file for file in found if file is not None]
 
 
-def _found(repository: Repository, folder: Place) -> FoundFile | None:
+def _found(repository: Repository, folder: WorkspacePath) -> FoundFile | None:
     """Give the file of one folder; None where there is none, or a blank one."""
     workspace = repository.workspace
     for name in NAMES:
@@ -89,7 +89,7 @@ def _found(repository: Repository, folder: Place) -> FoundFile | None:
     return None
 
 
-def _read(workspace: Workspace, place: Place) -> tuple[int, str]:
+def _read(workspace: Workspace, place: WorkspacePath) -> tuple[int, str]:
     """Give a file's size, and as much of its text as could be used. Raises ToolFailure, UnicodeDecodeError."""
     descriptor = workspace.open_file(workspace.locate(place.text))
     try:

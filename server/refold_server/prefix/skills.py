@@ -11,7 +11,7 @@ from typing import Final
 
 import anyio.to_thread
 
-from refold_server.tools.skills import Catalogue, SkillShelf, find_skills
+from refold_server.tools.skill_index import Catalogue, SkillFolders, find_skills
 
 MAX_SKILLS: Final = 100
 """Skills that are listed."""
@@ -26,7 +26,7 @@ _HEAD: Final = """\
 Skills: instructions for kinds of tasks. When one fits what you are asked to do, read it with read_skill first."""
 
 
-async def skills(cwd: str, shelf: SkillShelf) -> str | None:
+async def skills(cwd: str, shelf: SkillFolders) -> str | None:
     """Give the list of the skills of the session in `cwd`, None when there are none."""
     return catalogue_text(await anyio.to_thread.run_sync(find_skills, Path(cwd), shelf, abandon_on_cancel=True))
 

@@ -12,7 +12,7 @@ from refold_protocol.session.messages import ReasoningBlock, TextBlock, ToolCall
 from refold_protocol.session.transcript import TranscriptEntry
 from refold_server.cli.people import call_line, end_sentence, entry_lines, one_line, printable, subject_lines
 from refold_server.cli.screen import Look
-from refold_server.tools.unified_diff import unified_diff
+from refold_server.tools.text_change import unified_diff
 
 PLAIN = Look(colour=False)
 

@@ -14,9 +14,8 @@ import pytest
 
 from refold_server.lsp import disk
 from refold_server.lsp.disk import MARK, DiskText, read_text, replace_text
-from refold_server.tools.paths import Place, Workspace
-from refold_server.tools.placing import FileChangedError
-from refold_server.tools.replace_file import replace_file
+from refold_server.tools.atomic_write import FileChangedError, replace_file
+from refold_server.tools.workspace_path import Workspace, WorkspacePath
 
 
 def read(path: Path) -> DiskText:
@@ -223,7 +222,7 @@ def test_e_05_c_an_edit_and_a_tool_that_write_at_the_same_moment_see_each_other(
 
     monkeypatch.setattr(os, call, late)
     monkeypatch.setattr(time, "sleep", waiting)
-    replace_file(Workspace(tmp_path), Place(("a",)), before.data, b"tool")
+    replace_file(Workspace(tmp_path), WorkspacePath(("a",)), before.data, b"tool")
     over.set()
     second.join()
     assert answers == ["changed"]

@@ -15,8 +15,8 @@ from refold_protocol.rpc.methods import LANGUAGE_METHODS
 from refold_server.lsp.documents import OpenDocument
 from refold_server.lsp.side import LanguageSide
 from refold_server.rpc.peer import PeerError, PeerGoneError
-from refold_server.tools.failure import ToolFailure
 from refold_server.tools.open_buffers import OpenBuffer
+from refold_server.tools.tool_failure import ToolFailure
 from tests.support.language import NotingClient, NotingLibrary, Tasks, raw
 
 pytestmark = pytest.mark.anyio

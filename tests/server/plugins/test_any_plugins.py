@@ -37,7 +37,7 @@ from refold_server.plugins import (
 )
 from refold_server.plugins.registry import Plugins, registered
 from refold_server.plugins.seam import Seam
-from refold_server.tools.execute import ToolAnswer
+from refold_server.tools.tool_runner import ToolAnswer
 from refold_storage.memory import MemoryStore
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import echo, scripted_session, turn

@@ -32,7 +32,7 @@ from refold_server.plugins import (
     context,
 )
 from refold_server.plugins.seam import Seam
-from refold_server.tools.execute import ToolAnswer
+from refold_server.tools.tool_runner import ToolAnswer
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, assert_proven, echo, end_of, fill, scripted_session, turn
 from tests.support.plugging import failures, of_type, plugin, said, user

@@ -15,7 +15,7 @@ from refold_server.config_types import PluginsConfig, Written
 from refold_server.plugins import OBSERVE, PluginRegistry, tool
 from refold_server.plugins.loading import load_plugins, plugin_sources
 from refold_server.plugins.registry import Plugins, registered
-from refold_server.tools.faults import Interrupted
+from refold_server.tools.tool_failure import Interrupted
 
 WRITTEN = Written("/c.toml", 7)
 
@@ -166,10 +166,10 @@ def test_a_plugin_that_cannot_be_used_is_told_by_its_file_with_the_reason(load: 
 
 
 def test_an_interrupt_is_a_persons_where_it_came_from_a_signal(load: Load) -> None:
-    load.file("p.py", "from refold_server.tools.faults import Interrupted\nraise Interrupted")
+    load.file("p.py", "from refold_server.tools.tool_failure import Interrupted\nraise Interrupted")
     with pytest.raises(Interrupted):
         load()
-    load.file("p.py", "from refold_server.tools.faults import Interrupted\ndef register(registry): raise Interrupted")
+    load.file("p.py", "from refold_server.tools.tool_failure import Interrupted\ndef register(registry): raise Interrupted")
     with pytest.raises(Interrupted):
         load()
 

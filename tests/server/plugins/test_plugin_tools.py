@@ -20,9 +20,9 @@ from refold_protocol.session.messages import TextBlock, text_content
 from refold_server.plugins import PluginRegistry, ToolContext, ToolFailure, ToolOutput, tool
 from refold_server.plugins.registry import registered
 from refold_server.plugins.tools import BroughtTool, canonical_schema
-from refold_server.tools.execute import Proposed, ToolAnswer, propose
-from refold_server.tools.registry import offered_tools
+from refold_server.tools.session_tools import offered_tools
 from refold_server.tools.tool import Proposal, Tool
+from refold_server.tools.tool_runner import Proposed, ToolAnswer, propose
 from tests.support.tool_calls import call, context
 
 pytestmark = pytest.mark.anyio

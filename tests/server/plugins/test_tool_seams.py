@@ -12,7 +12,7 @@ from refold_protocol.session.messages import TextBlock, text_content, text_of
 from refold_server.plugins import EXECUTE, POST_EXECUTE, PRE_EXECUTE, Accept, Answered, Call, Deny, context
 from refold_server.plugins.payloads import NextAnswer
 from refold_server.sessions.session import Session
-from refold_server.tools.execute import ToolAnswer
+from refold_server.tools.tool_runner import ToolAnswer
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, echo, end_of, scripted_session, turn, types
 from tests.support.plugging import assert_rebuilt, failures, of_type, plugin, said, spoken, together

@@ -40,8 +40,8 @@ from refold_server.plugins import (
 from refold_server.plugins.registry import Plugins, registered
 from refold_server.plugins.seam import Seam
 from refold_server.plugins.watching import Watch
-from refold_server.tools.execute import execute
-from refold_server.tools.registry import Registry
+from refold_server.tools.session_tools import Registry
+from refold_server.tools.tool_runner import execute
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import echo, scripted_session, turn
 from tests.support.plugging import failures, plugin

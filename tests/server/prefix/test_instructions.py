@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from refold_server.config_types import PrefixConfig
 from refold_server.prefix.instructions import MAX_BYTES, FoundFile, bounded
-from refold_server.tools.skills import SkillShelf
+from refold_server.tools.skill_index import SkillFolders
 from tests.support.prefixes import composed, repository
 from tests.support.tool_calls import fill
 
@@ -21,7 +21,7 @@ ONLY = PrefixConfig(skills=False, baseline=False, editor=False)
 
 
 async def said(cwd: Path, home: Path | None = None) -> str | None:
-    return (await composed(cwd, ONLY, shelf=SkillShelf(None, home))).get("instructions")
+    return (await composed(cwd, ONLY, shelf=SkillFolders(None, home))).get("instructions")
 
 
 def section(file: str, text: str) -> str:

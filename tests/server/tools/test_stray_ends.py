@@ -10,11 +10,11 @@ import pytest
 from msgspec import Struct
 
 from refold_server.plugins.tools import tool
-from refold_server.tools.execute import execute, propose
-from refold_server.tools.faults import Interrupted, first_line
-from refold_server.tools.registry import Registry
-from refold_server.tools.scripted import ScriptedParams, ScriptedTool
+from refold_server.tools.session_tools import Registry
 from refold_server.tools.tool import ToolContext, ToolOutput
+from refold_server.tools.tool_failure import Interrupted, first_line
+from refold_server.tools.tool_runner import execute, propose
+from tests.support.scripted_tool import ScriptedParams, ScriptedTool
 from tests.support.tool_calls import code, context, text
 
 pytestmark = pytest.mark.anyio

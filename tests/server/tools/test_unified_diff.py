@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_server.tools import unified_diff as module
-from refold_server.tools.unified_diff import (
+from refold_server.tools import text_change as module
+from refold_server.tools.text_change import (
     MAX_SHOWN,
     LineChange,
     line_changes,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from refold_server.tools.execute import execute
-from refold_server.tools.registry import built_in_tools
+from refold_server.tools.session_tools import built_in_tools
+from refold_server.tools.tool_runner import execute
 from tests.support.changes import Changing
 from tests.support.patching import patched
 from tests.support.tool_calls import code, fill, text

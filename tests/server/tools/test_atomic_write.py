@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from refold_server.tools.failure import ToolFailure
-from refold_server.tools.paths import Place, Workspace
-from refold_server.tools.replace_file import make_file, replace_file
+from refold_server.tools.atomic_write import make_file, replace_file
+from refold_server.tools.tool_failure import ToolFailure
+from refold_server.tools.workspace_path import Workspace, WorkspacePath
 from tests.support.tool_calls import fill
 
-A = Place(("a.txt",))
-NEW = Place(("x", "y", "n.txt"))
+A = WorkspacePath(("a.txt",))
+NEW = WorkspacePath(("x", "y", "n.txt"))
 
 
 def refusal(act: Any, *arguments: Any) -> tuple[str, str]:
@@ -215,7 +215,7 @@ def test_a_folder_swapped_for_a_link_amid_the_write_changes_nothing_outside(
         os.link(tmp_path / "ws/sub/a.txt", tmp_path / "ws/other")
     opened = workspace.open_folder
 
-    def swap(place: Place) -> int:
+    def swap(place: WorkspacePath) -> int:
         descriptor = opened(place)
         if not (tmp_path / "ws/sub").is_symlink():
             (tmp_path / "ws/sub").rename(tmp_path / "ws/moved")
@@ -223,7 +223,7 @@ def test_a_folder_swapped_for_a_link_amid_the_write_changes_nothing_outside(
         return descriptor
 
     monkeypatch.setattr(workspace, "open_folder", swap)
-    assert refusal(replace_file, workspace, Place(("sub", "a.txt")), b"old", b"new")[0] == "TOOL_FAILED"
+    assert refusal(replace_file, workspace, WorkspacePath(("sub", "a.txt")), b"old", b"new")[0] == "TOOL_FAILED"
     assert (tmp_path / "out/a.txt").read_bytes() == b"old"
     assert tree(tmp_path / "out") == ["a.txt"]
     assert tree(tmp_path / "ws/moved") == ["a.txt"]
@@ -293,10 +293,10 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(
 def test_a_file_that_its_mode_protects_is_known(tmp_path: Path) -> None:
     """In another process, which is somebody else by its real user: root may write everything."""
     program = (
-        "import os, sys; from pathlib import Path; from refold_server.tools.paths import *; "
-        "from refold_server.tools.replace_file import is_writable\n"
+        "import os, sys; from pathlib import Path; from refold_server.tools.workspace_path import *; "
+        "from refold_server.tools.atomic_write import is_writable\n"
         "if os.geteuid() == 0: os.setreuid(65534, 0)\n"
-        "sys.exit(is_writable(Workspace(Path(sys.argv[1])), Place(('a.txt',))))"
+        "sys.exit(is_writable(Workspace(Path(sys.argv[1])), WorkspacePath(('a.txt',))))"
     )
     file = fill(tmp_path, {"a.txt": "old"}) / "a.txt"
     tmp_path.chmod(0o755)
@@ -337,9 +337,9 @@ def test_a_full_disk_leaves_the_old_file_and_is_named(tiny_disk: Path | None, li
 def test_a_file_at_the_limit_of_its_size_stays_as_it_is(tmp_path: Path) -> None:
     fill(tmp_path, {"a.txt": "old"})
     program = (
-        "import resource, sys; from pathlib import Path; from refold_server.tools.paths import *; "
-        "from refold_server.tools.replace_file import *; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
-        "try: replace_file(Workspace(Path(sys.argv[1])), Place(('a.txt',)), b'old', bytes(2000))\n"
+        "import resource, sys; from pathlib import Path; from refold_server.tools.workspace_path import *; "
+        "from refold_server.tools.atomic_write import *; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "try: replace_file(Workspace(Path(sys.argv[1])), WorkspacePath(('a.txt',)), b'old', bytes(2000))\n"
         "except ToolFailure as failure: print(failure.name)"
     )
     done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=True)
@@ -351,8 +351,8 @@ def test_a_file_at_the_limit_of_its_size_stays_as_it_is(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from refold_server.tools.paths import Place, Workspace
-from refold_server.tools.replace_file import make_file, replace_file
+from refold_server.tools.workspace_path import WorkspacePath, Workspace
+from refold_server.tools.atomic_write import make_file, replace_file
 left = int(sys.argv[2])
 def audit(event, given):
     global left
@@ -362,8 +362,8 @@ def audit(event, given):
             os.kill(os.getpid(), signal.SIGKILL)
 workspace = Workspace(Path(sys.argv[1]))
 sys.addaudithook(audit)
-replace_file(workspace, Place(("a.txt",)), b"o" * 5000, b"n" * 9000)
-make_file(workspace, Place(("x", "n.txt")), b"n" * 9000)
+replace_file(workspace, WorkspacePath(("a.txt",)), b"o" * 5000, b"n" * 9000)
+make_file(workspace, WorkspacePath(("x", "n.txt")), b"n" * 9000)
 os._exit(0)
 """
 """A program that is killed right before one of the calls that change something, as many as its argument says into it."""

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from refold_server.tools.paths import Place, Workspace
-from refold_server.tools.replace_file import make_file, replace_file
-from refold_server.tools.unfinished import is_unfinished, unfinished_name
+from refold_server.tools.atomic_write import is_temporary, make_file, replace_file, temporary_name
+from refold_server.tools.workspace_path import Workspace, WorkspacePath
 from tests.support.tool_calls import call, fill, text
 
 HOUR_S = 3600
@@ -29,9 +28,9 @@ def age(file: Path, seconds: float) -> None:
 
 
 def test_only_the_names_that_writes_give_are_theirs() -> None:
-    assert is_unfinished(unfinished_name())
-    assert is_unfinished(LEFT)
-    assert not any(map(is_unfinished, OTHERS))
+    assert is_temporary(temporary_name())
+    assert is_temporary(LEFT)
+    assert not any(map(is_temporary, OTHERS))
 
 
 @pytest.mark.anyio
@@ -47,9 +46,9 @@ def test_the_next_write_in_a_folder_takes_away_what_is_old_there(tmp_path: Path,
     for file in (LEFT, f"sub/{LEFT}", *OTHERS):
         age(tmp_path / file, HOUR_S + 60)
     if way == "replace":
-        replace_file(Workspace(tmp_path), Place(("a.txt",)), b"old", b"new")
+        replace_file(Workspace(tmp_path), WorkspacePath(("a.txt",)), b"old", b"new")
     else:
-        make_file(Workspace(tmp_path), Place(("n.txt",)), b"new")
+        make_file(Workspace(tmp_path), WorkspacePath(("n.txt",)), b"new")
     assert not (tmp_path / LEFT).exists()
     assert all((tmp_path / name).exists() for name in (f"sub/{LEFT}", *OTHERS)), "another folder, other names"
 
@@ -62,5 +61,5 @@ def test_what_may_still_be_written_and_what_is_no_file_stays(tmp_path: Path) -> 
     folder.mkdir()
     for each in (link, folder):
         age(each, HOUR_S + 60)
-    make_file(Workspace(tmp_path), Place(("n.txt",)), b"new")
+    make_file(Workspace(tmp_path), WorkspacePath(("n.txt",)), b"new")
     assert sorted(os.listdir(tmp_path)) == sorted([LEFT, link.name, folder.name, "n.txt"])

@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.messages import TextBlock
-from refold_server.tools.arguments import read_arguments
-from refold_server.tools.execute import ToolAnswer, execute
-from refold_server.tools.failure import CODES, ToolFailure
-from refold_server.tools.output import NO_OUTPUT
-from refold_server.tools.registry import BUILT_IN, Registry, built_in_tools
-from refold_server.tools.scripted import ScriptedParams, ScriptedTool
-from refold_server.tools.tool import ToolOutput, text_output
+from refold_server.tools.session_tools import BUILT_IN, Registry, built_in_tools
+from refold_server.tools.tool import ToolOutput, read_arguments, text_output
+from refold_server.tools.tool_failure import CODES, ToolFailure
+from refold_server.tools.tool_output import NO_OUTPUT
+from refold_server.tools.tool_runner import ToolAnswer, execute
+from tests.support.scripted_tool import ScriptedParams, ScriptedTool
 from tests.support.tool_calls import call, code, context, fill, text
 
 

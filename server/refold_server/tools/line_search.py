@@ -1,4 +1,4 @@
-"""Owns how `search_text` finds lines: literally, here, or by a regular expression, in a process of its own.
+"""The matching lines of a file for `search_text`: found literally, here, or by a regular expression, in a process of its own.
 
 Both give the same rows for the same lines. Lines end at `\\n` only, a `\\r` before it is not part of the line, and bytes
 that are not UTF-8 become U+FFFD. A trailing line break opens no further line.
@@ -18,9 +18,9 @@ from types import TracebackType
 from typing import BinaryIO, Final, Protocol, cast
 
 from refold_server.tools import regex_child
-from refold_server.tools.failure import ToolFailure, invalid_arguments
-from refold_server.tools.output import text_of
-from refold_server.tools.paths import Place, shown
+from refold_server.tools.tool_failure import ToolFailure, invalid_arguments
+from refold_server.tools.tool_output import text_of
+from refold_server.tools.workspace_path import WorkspacePath, shown
 
 SECONDS: Final = 10
 """How long a regular expression may work on one file, in seconds of wall time."""
@@ -35,7 +35,7 @@ Row = tuple[int, int]
 class Matcher(Protocol):
     """Finds matching lines in one file after the other. Used as a context manager."""
 
-    def rows(self, place: Place, data: bytes, limit: int) -> list[Row]:
+    def rows(self, place: WorkspacePath, data: bytes, limit: int) -> list[Row]:
         """Give the first `limit` rows of `data`, the content of `place`, in order. Raises ToolFailure."""
         ...
 
@@ -51,7 +51,7 @@ class LiteralMatcher:
         self._text = text
         self._bytes = text.encode("utf-8", "replace")
 
-    def rows(self, place: Place, data: bytes, limit: int) -> list[Row]:  # noqa: ARG002 - the seam names the file
+    def rows(self, place: WorkspacePath, data: bytes, limit: int) -> list[Row]:  # noqa: ARG002 - the protocol names the file
         """Give the rows; bytes are searched, and only lines that hold the text are decoded."""
         rows: list[Row] = []
         number, counted, at = 1, 0, data.find(self._bytes)
@@ -72,7 +72,7 @@ class LiteralMatcher:
 
 
 class RegexMatcher:
-    """Owns one process of `regex_child.py`. `check` is called while waiting for it and may raise to stop."""
+    """Holds one process of `regex_child.py`. `check` is called while waiting for it and may raise to stop."""
 
     def __init__(self, pattern: str, check: Callable[[], None], *, seconds: int | None = None) -> None:
         self._pattern = pattern
@@ -86,7 +86,7 @@ class RegexMatcher:
             start_new_session=True,  # an interrupt at the terminal is the daemon's to handle
         )
 
-    def rows(self, place: Place, data: bytes, limit: int) -> list[Row]:
+    def rows(self, place: WorkspacePath, data: bytes, limit: int) -> list[Row]:
         """Give the rows. Raises ToolFailure TIMED_OUT when the pattern takes too long on this file."""
         answer = self._ask(regex_child.LENGTH.pack(limit) + data, place.shown)
         return [(row[0], row[1]) for row in json.loads(answer)]

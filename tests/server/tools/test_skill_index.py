@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_server.tools.front_matter import FrontMatterError, read_front_matter
+from refold_server.tools.skill_index import FrontMatterError, read_front_matter
 
 
 def described(*lines: str) -> str:

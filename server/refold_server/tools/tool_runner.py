@@ -1,4 +1,4 @@
-"""Owns running one call: from a name and the model's text to an answer that can be recorded as it is.
+"""One call, run: from a name and the model's text to an answer that can be recorded as it is.
 
 Whatever a model writes and whatever a tool does, the answer is a result; a tool never fails a turn. Only cancellation
 passes through. Must not know the log: the loop records the call before and the answer after.
@@ -16,12 +16,10 @@ from refold_protocol.errors import InvalidJsonError
 from refold_protocol.json_text import JsonText, check_json, compact_json, repair_surrogates
 from refold_protocol.session.events import ApprovalSubject, ToolErrorInfo
 from refold_protocol.session.messages import ImageBlock, ResultBlock, TextBlock, text_content
-from refold_server.tools.arguments import read_arguments
-from refold_server.tools.failure import ToolFailure
-from refold_server.tools.faults import first_line, is_own_fault
-from refold_server.tools.output import settle
-from refold_server.tools.registry import Registry
-from refold_server.tools.tool import Proposal, ProposingTool, Tool, ToolContext, ToolOutput
+from refold_server.tools.session_tools import Registry
+from refold_server.tools.tool import Proposal, ProposingTool, Tool, ToolContext, ToolOutput, read_arguments
+from refold_server.tools.tool_failure import ToolFailure, first_line, is_own_fault
+from refold_server.tools.tool_output import settle
 
 _MAX_REASON = 1_000
 """Characters of an unexpected exception's message that the model is told."""

@@ -11,16 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refold_server.tools.failure import ToolFailure
-from refold_server.tools.globs import Glob, parse_glob
-from refold_server.tools.ignore import is_ignored, is_named, parse_rules, read_globs
-from refold_server.tools.paths import ROOT, Place, Workspace
-from refold_server.tools.walk import Walk
+from refold_server.tools.ignore_rules import Glob, is_ignored, is_named, parse_glob, parse_rules, read_globs
+from refold_server.tools.tool_failure import ToolFailure
+from refold_server.tools.tree_walk import Walk
+from refold_server.tools.workspace_path import ROOT, Workspace, WorkspacePath
 from tests.support.tool_calls import fill
 
 
-def _place(path: str) -> Place:
-    return Place(tuple(path.split("/")))
+def _place(path: str) -> WorkspacePath:
+    return WorkspacePath(tuple(path.split("/")))
 
 
 def _matches(pattern: str, path: str) -> bool:

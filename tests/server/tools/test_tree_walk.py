@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from refold_server.tools import walk
-from refold_server.tools.failure import ToolFailure
-from refold_server.tools.paths import ROOT, Place, Workspace
-from refold_server.tools.walk import Walk
+from refold_server.tools import tree_walk
+from refold_server.tools.tool_failure import ToolFailure
+from refold_server.tools.tree_walk import Walk
+from refold_server.tools.workspace_path import ROOT, Workspace, WorkspacePath
 from tests.support.tool_calls import fill
 
 
-def _walk(root: Path, start: Place = ROOT, limit: int = walk.MAX_ENTRIES) -> tuple[list[str], Walk]:
+def _walk(root: Path, start: WorkspacePath = ROOT, limit: int = tree_walk.MAX_ENTRIES) -> tuple[list[str], Walk]:
     one = Walk(Workspace(root), start, lambda: None, limit=limit)
     return [entry.place.text for entry in one.entries()], one
 
@@ -36,14 +36,14 @@ def test_the_repository_itself_is_never_listed(tmp_path: Path) -> None:
 def test_an_ignored_folder_can_be_listed_by_its_name(tmp_path: Path) -> None:
     fill(tmp_path, {".gitignore": "out/\n*.o\n", "out/a": "", "out/b.o": "", "out/.gitignore": "c\n", "out/c": ""})
     assert _walk(tmp_path)[0] == [".gitignore"]
-    assert _walk(tmp_path, Place(("out",)))[0] == ["out/.gitignore", "out/a", "out/b.o"]
+    assert _walk(tmp_path, WorkspacePath(("out",)))[0] == ["out/.gitignore", "out/a", "out/b.o"]
 
 
 def test_rules_above_the_start_hold_below_it(tmp_path: Path) -> None:
     fill(
         tmp_path, {".gitignore": "*.o\n", "sub/.gitignore": "/deep/x\n", "sub/deep/x": "", "sub/deep/y.o": "", "sub/deep/z": ""}
     )
-    assert _walk(tmp_path, Place(("sub", "deep")))[0] == ["sub/deep/z"]
+    assert _walk(tmp_path, WorkspacePath(("sub", "deep")))[0] == ["sub/deep/z"]
 
 
 def test_loops_of_links_end_and_links_are_told(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_walk_is_bounded_in_entries_and_says_so(tmp_path: Path, limit: int, cu
 
 
 def test_a_walk_is_bounded_in_depth_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "MAX_DEPTH", 2)
+    monkeypatch.setattr(tree_walk, "MAX_DEPTH", 2)
     fill(tmp_path, {"a/b/here": "", "a/b/c/too-deep": ""})
     names, one = _walk(tmp_path)
     assert names == ["a/b/here"]
@@ -89,7 +89,7 @@ def test_a_folder_that_vanishes_hides_nothing_else(tmp_path: Path) -> None:
 
 def test_a_start_that_cannot_be_listed_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ToolFailure, match="does not exist"):
-        _walk(tmp_path, Place(("none",)))
+        _walk(tmp_path, WorkspacePath(("none",)))
 
 
 def test_the_check_stops_a_walk(tmp_path: Path) -> None:
@@ -114,12 +114,12 @@ def test_a_walk_of_so_many_levels_names_the_folders_of_the_last_and_does_not_ent
     opened: list[str] = []
 
     class Noting(Workspace):
-        def open_folder(self, place: Place) -> int:
+        def open_folder(self, place: WorkspacePath) -> int:
             opened.append(place.text)
             return super().open_folder(place)
 
     entries = list(Walk(Noting(tmp_path), ROOT, lambda: None, levels=2).entries())
     assert [(entry.place.text, entry.folder) for entry in entries] == [("a/b", True), ("a/x", False), ("y", False)]
     assert opened.count("a/b") == 0
-    below = Walk(Workspace(tmp_path), Place(("a",)), lambda: None, levels=1).entries()
+    below = Walk(Workspace(tmp_path), WorkspacePath(("a",)), lambda: None, levels=1).entries()
     assert [(entry.place.text, entry.folder) for entry in below] == [("a/b", True), ("a/x", False)]

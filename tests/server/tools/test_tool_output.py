@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold_protocol.session.messages import ImageBlock, ResultBlock, TextBlock
-from refold_server.tools.output import NO_OUTPUT, HeadTail, bound_text, settle, text_of
+from refold_server.tools.tool_output import NO_OUTPUT, HeadTail, bound_text, settle, text_of
 
 IMAGE = ImageBlock("image/png", "0" * 64)
 

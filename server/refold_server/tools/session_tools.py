@@ -1,4 +1,4 @@
-"""Owns the table of built-in tools and the tools that one daemon has, in an order that nothing can change.
+"""The table of built-in tools, and the tools that one daemon has, in an order that nothing can change.
 
 Tools stand before the history in every provider's prompt: another order would make the whole history be paid again. So
 it is the order of the table, then that in which plugins registered theirs, however a configuration lists the names.

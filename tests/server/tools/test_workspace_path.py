@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_server.tools.failure import ToolFailure
-from refold_server.tools.paths import ROOT, Place, Workspace, shown
+from refold_server.tools.tool_failure import ToolFailure
+from refold_server.tools.workspace_path import ROOT, Workspace, WorkspacePath, shown
 from tests.support.tool_calls import fill
 
 
@@ -66,8 +66,8 @@ def test_a_new_file_outside_is_refused_and_not_made_e_06(workspace: Workspace, r
 
 def test_absolute_paths_outside_are_refused_and_inside_are_not_e_06(workspace: Workspace, root: Path) -> None:
     assert _refusal(workspace, str(root / "out/s.txt")) == "DENIED"
-    assert workspace.locate(str(root / "ws/a.txt")) == Place(("a.txt",))
-    assert workspace.locate(str(workspace.root / "a.txt")) == Place(("a.txt",))
+    assert workspace.locate(str(root / "ws/a.txt")) == WorkspacePath(("a.txt",))
+    assert workspace.locate(str(workspace.root / "a.txt")) == WorkspacePath(("a.txt",))
 
 
 def test_a_nul_character_in_a_path_is_refused_e_06(workspace: Workspace) -> None:
@@ -81,8 +81,8 @@ def test_half_a_surrogate_pair_in_a_path_is_refused_a_14(workspace: Workspace) -
 
 def test_links_that_stay_inside_work_e_06(workspace: Workspace) -> None:
     assert _read(workspace, "in/x") == "in sub\n"
-    assert workspace.locate("in/x") == Place(("sub", "x"))
-    assert workspace.locate("in/../a.txt") == Place(("a.txt",)), "`..` goes up from where the link led"
+    assert workspace.locate("in/x") == WorkspacePath(("sub", "x"))
+    assert workspace.locate("in/../a.txt") == WorkspacePath(("a.txt",)), "`..` goes up from where the link led"
 
 
 def test_a_path_that_goes_out_and_comes_back_is_inside(workspace: Workspace) -> None:
@@ -90,7 +90,7 @@ def test_a_path_that_goes_out_and_comes_back_is_inside(workspace: Workspace) -> 
 
 
 def test_a_new_file_is_placed_in_the_nearest_folder_that_exists_e_06(workspace: Workspace) -> None:
-    assert workspace.locate("in/new/deep.txt") == Place(("sub", "new", "deep.txt"))
+    assert workspace.locate("in/new/deep.txt") == WorkspacePath(("sub", "new", "deep.txt"))
     assert workspace.locate(".") == ROOT
     assert workspace.locate("") == ROOT
 
@@ -160,7 +160,7 @@ def test_no_descriptor_is_left_open(workspace: Workspace) -> None:
 
 def test_a_name_that_would_break_a_line_is_shown_with_marks() -> None:
     assert shown("a\nb\u2028c\udc80é🙂") == "a\ufffdb\ufffdc\ufffdé🙂"
-    assert Place(("a", "b\n")).shown == "a/b\ufffd"
+    assert WorkspacePath(("a", "b\n")).shown == "a/b\ufffd"
 
 
 _PARTS = st.sampled_from(["..", ".", "", "l", "in", "sub", "d", "a.txt", "x", "ws", "out", "s.txt", "new", "~", "/"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_server.tools.passages import Lines, has_crlf_only, hint, seen_form
+from refold_server.tools.text_match import Lines, has_crlf_only, hint, seen_form
 
 LF = st.text("ab\n", max_size=15)
 OLD = st.text("ab\n", min_size=1, max_size=3)

@@ -1,4 +1,4 @@
-"""Owns the bound on a result's text, and what is recorded for output that is empty, broken or not text.
+"""The bound on a result's text, and what is recorded for output that is empty, broken or not text.
 
 What this gives is what is recorded and what the model sees: nothing downstream shortens it again. Lengths are in
 characters (Unicode code points), so that a cut never falls inside one.

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold_server.tools import regex_child
-from refold_server.tools.failure import ToolFailure
-from refold_server.tools.matching import LiteralMatcher, RegexMatcher
-from refold_server.tools.paths import Place
+from refold_server.tools.line_search import LiteralMatcher, RegexMatcher
+from refold_server.tools.tool_failure import ToolFailure
+from refold_server.tools.workspace_path import WorkspacePath
 
-PLACE = Place(("a.txt",))
+PLACE = WorkspacePath(("a.txt",))
 
 
 def _nothing() -> None:

@@ -1,4 +1,4 @@
-"""Owns finding a passage in a text and putting another in its place, as a model means it: by lines, whatever ends them.
+"""A passage found in a text and another put in its place, as a model means it: by lines, whatever ends them.
 
 A model is shown lines without the `\\r` that may end them, so a `\\n` in what it asks for stands for `\\r\\n` as well. What is
 put in gets the line breaks of where it stands; all else stays to the byte. Pure.
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Final
 
-from refold_server.tools.paths import shown
+from refold_server.tools.workspace_path import shown
 
 _MAX_LOOKED_AT: Final = 2_000
 """Lines of a text among which one is looked for that resembles what was not found."""

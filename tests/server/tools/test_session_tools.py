@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from refold_protocol.errors import ConfigError, InvariantError
-from refold_server.tools.registry import BUILT_IN, Registry, built_in_tools
+from refold_server.tools.session_tools import BUILT_IN, Registry, built_in_tools
 from tests.support.tool_calls import call, code, text
 
 
@@ -42,7 +42,7 @@ def test_two_tools_of_one_name_are_a_bug() -> None:
 
 @pytest.mark.parametrize("seed", ["0", "1"])
 def test_the_schemas_are_the_same_bytes_whatever_the_hash_seed_is_b_06(seed: str) -> None:
-    program = "from refold_server.tools.registry import built_in_tools; print(repr(built_in_tools().schemas))"
+    program = "from refold_server.tools.session_tools import built_in_tools; print(repr(built_in_tools().schemas))"
     done = subprocess.run(
         [sys.executable, "-c", program], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True, text=True
     )

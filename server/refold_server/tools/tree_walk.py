@@ -1,9 +1,9 @@
-"""Owns going through a workspace's tree: in a fixed order, without what git ignores, never out of the tree.
+"""The entries of a workspace's tree: in a fixed order, without what git ignores, never out of the tree.
 
 Order: by names' code points, a folder's entries in the place of the folder; it never depends on the file system. Symbolic
-links are told but not followed, so there are no loops and no way out. `.git` is never looked into, and
-what a killed write left is not seen. Bounded in entries and
-in depth; what the bound left out is said, not hidden. Opens no file but the rules of `ignore.py`.
+links are told but not followed, so there are no loops and no way out. `.git` is never looked into, and the temporary files of
+writes that were killed are not seen. Bounded in entries and in depth; what the bound left out is said, not hidden. Opens no
+file but those of `.gitignore` rules.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from refold_server.tools.failure import ToolFailure
-from refold_server.tools.ignore import MAX_RULES_BYTES, Rules, is_ignored, parse_rules
-from refold_server.tools.paths import Place, Workspace
+from refold_server.tools.atomic_write import is_temporary
+from refold_server.tools.ignore_rules import MAX_RULES_BYTES, Rules, is_ignored, parse_rules
 from refold_server.tools.text_file import read_up_to
-from refold_server.tools.unfinished import is_unfinished
+from refold_server.tools.tool_failure import ToolFailure
+from refold_server.tools.workspace_path import Workspace, WorkspacePath
 
 MAX_ENTRIES: Final = 100_000
 """Entries that one walk looks at, ignored ones included."""
@@ -35,13 +35,13 @@ _OPEN_RULES: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 class Entry(Struct, frozen=True):
     """A file, or a symbolic link with the text that it holds as `target`, or a `folder` that the walk was told not to enter."""
 
-    place: Place
+    place: WorkspacePath
     target: str | None = None
     folder: bool = False
 
 
 class _Found(Struct, frozen=True):
-    place: Place
+    place: WorkspacePath
     folder: bool
     target: str | None
     rules: tuple[Rules, ...]
@@ -54,7 +54,7 @@ class Walk:
     def __init__(
         self,
         workspace: Workspace,
-        start: Place,
+        start: WorkspacePath,
         check: Callable[[], None],
         *,
         limit: int = MAX_ENTRIES,
@@ -91,19 +91,19 @@ class Walk:
         somebody asked for by its name."""
         rules = self._excludes()
         for depth in range(len(self._start.parts)):
-            above = Place(self._start.parts[:depth])
+            above = WorkspacePath(self._start.parts[:depth])
             descriptor = self._workspace.open_folder(above)
             try:
                 rules = (*rules, *_rules_in(descriptor, depth))
             finally:
                 os.close(descriptor)
-            if is_ignored(rules, Place(self._start.parts[: depth + 1]), folder=True):
+            if is_ignored(rules, WorkspacePath(self._start.parts[: depth + 1]), folder=True):
                 return ()
         return rules
 
     def _excludes(self) -> tuple[Rules, ...]:
         try:
-            descriptor = self._workspace.open_file(Place((".git", "info", "exclude")))
+            descriptor = self._workspace.open_file(WorkspacePath((".git", "info", "exclude")))
         except ToolFailure:  # no repository, or one whose `.git` is a file or a link: then it has no rules here
             return ()
         try:
@@ -111,7 +111,7 @@ class Walk:
         finally:
             os.close(descriptor)
 
-    def _folder(self, place: Place, rules: tuple[Rules, ...]) -> list[_Found]:
+    def _folder(self, place: WorkspacePath, rules: tuple[Rules, ...]) -> list[_Found]:
         """List one folder, last name first."""
         if len(place.parts) > MAX_DEPTH + len(self._start.parts) or self._room <= 0:
             self.cut = True
@@ -132,13 +132,13 @@ class Walk:
         shown = [item for item in found if item is not None]
         return sorted(shown, key=lambda item: item.place.parts[-1], reverse=True)
 
-    def _found(self, above: Place, entry: os.DirEntry[str], descriptor: int, rules: tuple[Rules, ...]) -> _Found | None:
+    def _found(self, above: WorkspacePath, entry: os.DirEntry[str], descriptor: int, rules: tuple[Rules, ...]) -> _Found | None:
         self._check()
         folder = entry.is_dir(follow_symlinks=False)
         link = entry.is_symlink()
         if not (folder or link or entry.is_file(follow_symlinks=False)):
             return None
-        if not (folder or link) and is_unfinished(entry.name):
+        if not (folder or link) and is_temporary(entry.name):
             return None
         place = above.child(entry.name)
         if is_ignored(rules, place, folder=folder):

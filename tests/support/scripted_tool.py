@@ -1,4 +1,4 @@
-"""Owns the double of the tool seam: a tool that does what a test says, and remembers what it was asked.
+"""A scripted tool, the double of the tool interface: it does what a test says, and remembers what it was asked.
 
 It passes the same conformance suite as the built-in tools. No configuration can enable it.
 """
@@ -48,7 +48,7 @@ class ScriptedTool:
         self.runs: list[ScriptedParams] = []
         self._body = body
 
-    async def run(self, context: ToolContext, params: ScriptedParams) -> ToolOutput:  # noqa: ARG002 - the seam gives it
+    async def run(self, context: ToolContext, params: ScriptedParams) -> ToolOutput:
         """Do what the test says. Raises what it raises."""
         self.runs.append(params)
         return await self._body(params)

@@ -1,4 +1,4 @@
-"""Owns confinement: which paths a tool may touch, and opening them so that no later change of the tree gets around it.
+"""Confinement: which paths a tool may touch, and opening them so that no later change of the tree gets around it.
 
 A path is allowed when, after every symbolic link in it was followed, it lies in the workspace: its parts begin with the
 parts of the workspace's own resolved path. Text is never compared: `../ws-evil` begins like `ws`, and `l/s.txt` looks
@@ -20,7 +20,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from refold_server.tools.failure import ToolFailure, invalid_arguments
+from refold_server.tools.tool_failure import ToolFailure, invalid_arguments
 
 _UNSHOWABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -28,7 +28,7 @@ _FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 """O_NONBLOCK: opening a named pipe would wait for its other end for ever; regular files do not care."""
 
 
-class Place(Struct, frozen=True):
+class WorkspacePath(Struct, frozen=True):
     """A path in the workspace, as its parts below the root, without links; no parts: the root itself."""
 
     parts: tuple[str, ...]
@@ -43,12 +43,12 @@ class Place(Struct, frozen=True):
         """`text` with U+FFFD for control characters and for bytes that are not UTF-8: fit for a line of output."""
         return shown(self.text)
 
-    def child(self, name: str) -> Place:
+    def child(self, name: str) -> WorkspacePath:
         """Give the place of the entry `name` of this folder."""
-        return Place((*self.parts, name))
+        return WorkspacePath((*self.parts, name))
 
 
-ROOT: Final = Place(())
+ROOT: Final = WorkspacePath(())
 """The workspace's own folder."""
 
 
@@ -61,7 +61,7 @@ class Workspace:
         self.root = root
         """As given; resolved anew at each use, because a folder can be moved while a session lives."""
 
-    def locate(self, path: str) -> Place:
+    def locate(self, path: str) -> WorkspacePath:
         """Resolve `path`, relative to the workspace or absolute, existing or not. Reads links, never file content.
 
         Raises ToolFailure: INVALID_ARGUMENTS for a path that no file system takes, DENIED for one that leads out of the
@@ -77,13 +77,13 @@ class Workspace:
         resolved = Path(os.path.realpath(root / path)).parts
         if resolved[: len(root.parts)] != root.parts:
             raise ToolFailure("DENIED", "OutsideWorkspace", f"{shown(path)} leads out of the workspace")
-        return Place(resolved[len(root.parts) :])
+        return WorkspacePath(resolved[len(root.parts) :])
 
-    def open_file(self, place: Place) -> int:
+    def open_file(self, place: WorkspacePath) -> int:
         """Open a regular file for reading and give its descriptor, which the caller closes. Raises ToolFailure."""
         if not place.parts:
             raise _failed(place, errno.EISDIR)
-        folder = self.open_folder(Place(place.parts[:-1]))
+        folder = self.open_folder(WorkspacePath(place.parts[:-1]))
         try:
             descriptor = os.open(place.parts[-1], _FILE_FLAGS, dir_fd=folder)
         except OSError as error:
@@ -98,7 +98,7 @@ class Workspace:
             raise _failed(place, errno.EISDIR)
         raise ToolFailure("TOOL_FAILED", "NotAFile", f"{place.shown} is a device, a pipe or a socket, not a file")
 
-    def open_folder(self, place: Place) -> int:
+    def open_folder(self, place: WorkspacePath) -> int:
         """Open a folder for listing and give its descriptor, which the caller closes. Raises ToolFailure."""
         descriptor = None
         for part in (str(self._resolved_root()), *place.parts):
@@ -113,11 +113,11 @@ class Workspace:
         assert descriptor is not None
         return descriptor
 
-    def is_folder(self, place: Place) -> bool:
+    def is_folder(self, place: WorkspacePath) -> bool:
         """Tell whether a folder is there. Raises ToolFailure when nothing is, or when it cannot be looked at."""
         if not place.parts:
             return True
-        folder = self.open_folder(Place(place.parts[:-1]))
+        folder = self.open_folder(WorkspacePath(place.parts[:-1]))
         try:
             return stat.S_ISDIR(os.stat(place.parts[-1], dir_fd=folder, follow_symlinks=False).st_mode)
         except OSError as error:
@@ -145,7 +145,7 @@ def shown(text: str) -> str:
     return _UNSHOWABLE.sub("\ufffd", text)
 
 
-def _failed(place: Place, code: int | None) -> ToolFailure:
+def _failed(place: WorkspacePath, code: int | None) -> ToolFailure:
     """Say what the operating system said, without any path of the machine's."""
     name, text = _WORDS.get(code or 0, ("FileError", f"could not be opened: {os.strerror(code or errno.EIO)}"))
     return ToolFailure("TOOL_FAILED", name, f"{place.shown} {text}")
