@@ -27,9 +27,8 @@ from refold_server.plugins.aside import Aside
 from refold_server.plugins.loading import load_plugins_aside, plugin_sources
 from refold_server.plugins.registry import NO_PLUGINS, Plugins
 from refold_server.plugins.watching import Watch
-from refold_server.prefix.built_in import Sights, built_in
-from refold_server.providers.provider import Provider
-from refold_server.providers.registry import close_providers, open_provider
+from refold_server.prefix.contributors import PrefixSources, built_in
+from refold_server.providers.provider_registry import Provider, close_providers, open_provider
 from refold_server.tools.open_buffers import NO_BUFFERS, OpenBuffers
 from refold_server.tools.read_result import READ_RESULT
 from refold_server.tools.read_skill import READ_SKILL
@@ -50,7 +49,7 @@ class Surroundings:
         self.buffers = buffers
         self.registry = offered(config, loaded)
         self.meters = Meters(config)
-        self.plugins: Plugins = built_in(config.prefix, Sights(lambda: self.shelf, buffers)).then(loaded)
+        self.plugins: Plugins = built_in(config.prefix, PrefixSources(lambda: self.shelf, buffers)).then(loaded)
         """What takes part at the seams of every session: what comes with refold first."""
         self.watch = Watch(loaded)
         self._providers: dict[str, Provider] = {}

@@ -10,8 +10,7 @@ from refold_protocol.session.messages import TextBlock
 from refold_server.config_types import PrefixConfig
 from refold_server.loop.seams import NOWHERE, Seams
 from refold_server.plugins.chain import Failure
-from refold_server.prefix.built_in import Sights, built_in
-from refold_server.prefix.editor import OpenFiles
+from refold_server.prefix.contributors import OpenFiles, PrefixSources, built_in
 from refold_server.tools.open_buffers import NO_BUFFERS
 from refold_server.tools.skill_index import SkillFolders
 
@@ -38,7 +37,7 @@ async def composed(
 ) -> dict[str, str]:
     """Compose the prefix of a session in `cwd`; give the text of each contributor that says something, in order."""
     failures: list[Failure] = []
-    seams = Seams(built_in(config, Sights(lambda: shelf, buffers)), NOWHERE, str(cwd))
+    seams = Seams(built_in(config, PrefixSources(lambda: shelf, buffers)), NOWHERE, str(cwd))
     seams.report = failures.append
     composition = await seams.session_prefix(seams.place(1, 1))
     assert failures == []

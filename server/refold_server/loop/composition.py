@@ -18,7 +18,7 @@ from refold_server.plugins.frozen import frozen_messages
 from refold_server.plugins.payloads import Composing
 from refold_server.plugins.registry import Registered
 from refold_server.plugins.seam import PrefixHandler
-from refold_server.prefix.contributor import contributor_name
+from refold_server.prefix.contributors import contributor_name
 
 
 class Contribution(Struct, frozen=True):

@@ -29,7 +29,7 @@ from refold_server.loop.results import LoggedResults
 from refold_server.loop.seams import Seams
 from refold_server.meters import ModelTokenMeter
 from refold_server.plugins.chain import Failure
-from refold_server.providers.provider import Provider
+from refold_server.providers.provider_registry import Provider
 from refold_server.tools.tool import PastResults
 from refold_server.tools.tool_runner import Proposed, ToolAnswer
 

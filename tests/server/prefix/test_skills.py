@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from refold_server.config_types import PrefixConfig
-from refold_server.prefix.skills import MAX_CHARACTERS, MAX_SKILLS, catalogue_text
+from refold_server.prefix.contributors import MAX_CHARACTERS, MAX_SKILLS, catalogue_text
 from refold_server.tools import skill_index as module
 from refold_server.tools.skill_index import MAX_DESCRIPTION, Catalogue, Skill, SkillFolders, find_skills, has_skills
 from refold_server.tools.workspace_path import ROOT, Workspace

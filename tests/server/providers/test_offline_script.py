@@ -10,10 +10,10 @@ import pytest
 
 from refold_protocol.session.chunks import assemble
 from refold_protocol.session.messages import FinishChunk, TextDelta, ToolCallBlock
-from refold_server.providers.rehearsal import RehearsalProvider
+from refold_server.providers.offline_provider import OfflineProvider
 from tests.support.asking import ask, error_of
 from tests.support.chat_stream import chunk, reasoning_in, reply, text, text_in
-from tests.support.rehearsing import body_of
+from tests.support.offline_asking import body_of
 from tests.support.requests import user
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +25,7 @@ class Scripted:
     def __init__(self, folder: Path, *replies: dict[str, Any] | str) -> None:
         path = folder / "script.jsonl"
         path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in replies) + "\n")
-        self.provider = RehearsalProvider()
+        self.provider = OfflineProvider()
         self.body = body_of(user("hi"), script=str(path))
 
 
@@ -105,5 +105,5 @@ async def test_a_line_that_is_wrong_is_named(tmp_path: Path, line: str, words: s
 
 
 async def test_a_script_that_is_not_there_is_named(tmp_path: Path) -> None:
-    error = await error_of(RehearsalProvider(), body_of(user("x"), script=str(tmp_path / "none")))
+    error = await error_of(OfflineProvider(), body_of(user("x"), script=str(tmp_path / "none")))
     assert "none cannot be read" in error.message

@@ -1,19 +1,26 @@
-"""Owns the way of a body to a provider over HTTP and of its stream back: sending, waiting, stopping.
+"""A provider over HTTP: a body sent, its stream read, within the time limits of the call.
 
 The bytes that go out are those that came in. What comes back is decoded by the dialect as it arrives; where the answer is
 no stream, or breaks, or takes too long, one ProviderError says so. Cancelling closes the connection. Retries nothing:
 the loop decides that, because each attempt is recorded first.
+
+httpx takes 50 ms of CPU to import and its TLS context 50 more; neither belongs before `initialize` is answered nor on the
+event loop, so the client is made on first use, in a thread. Proxies and certificates follow the environment (`HTTPS_PROXY`,
+`NO_PROXY`, `SSL_CERT_FILE`). Redirects are not followed: a body that holds somebody's code goes to the configured address and
+nowhere else.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, closing, suppress
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
 import anyio
+import anyio.to_thread
 
 from refold_protocol.dialects.dialect import Dialect
 from refold_protocol.errors import ProviderError
@@ -21,7 +28,6 @@ from refold_protocol.session.messages import Chunk
 from refold_protocol.session.request import Request
 from refold_server.config_types import ProviderConfig, TimeoutsConfig
 from refold_server.providers.credentials import Credentials
-from refold_server.providers.http_client import HttpClient
 from refold_server.providers.http_failures import (
     MAX_ERROR_BYTES,
     connection_error,
@@ -30,10 +36,123 @@ from refold_server.providers.http_failures import (
     request_id,
     status_error,
 )
-from refold_server.providers.patience import Patience
 
 if TYPE_CHECKING:
     import httpx
+
+
+class HttpClient:
+    """Holds the client. Belongs to one event loop at a time."""
+
+    def __init__(self) -> None:
+        self._client: httpx.AsyncClient | None = None
+        self._making = anyio.Lock()
+
+    async def get(self) -> httpx.AsyncClient:
+        """Give the client. Raises ProviderError `provider.unreachable` when the environment's proxy or certificate
+        settings cannot be used."""
+        if self._client is None:
+            async with self._making:
+                if self._client is None:
+                    self._client = await anyio.to_thread.run_sync(_make)
+        return self._client
+
+    async def close(self) -> None:
+        """Close all connections. Idempotent; a later `get` makes a new client."""
+        client, self._client = self._client, None
+        self._making = anyio.Lock()
+        if client is not None:
+            await client.aclose()
+
+
+def _make() -> httpx.AsyncClient:
+    import httpx
+
+    try:
+        context = httpx.create_ssl_context()
+        return httpx.AsyncClient(verify=context, timeout=30.0, follow_redirects=False, trust_env=True)
+    except (OSError, ValueError, ImportError, httpx.InvalidURL) as error:  # nothing was made; the reason is the user's to mend
+        raise ProviderError(
+            "provider.unreachable",
+            f"the proxy or certificate settings of the environment cannot be used ({type(error).__name__}: {error}); "
+            "check HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE",
+        ) from None
+
+
+GRACE_SECONDS: Final = 1.0
+"""How much longer a limit is when it passes while nobody waits: what came meanwhile may lie there unread."""
+
+T = TypeVar("T")
+
+
+class CallDeadline:
+    """The limits of one call, from its making on. Belongs to one task; `close` must be called."""
+
+    def __init__(self, timeouts: TimeoutsConfig) -> None:
+        self._timeouts = timeouts
+        self._loop = asyncio.get_running_loop()
+        self._end = self._loop.time() + timeouts.total_s
+        self._limit = self._loop.time() + timeouts.first_output_s
+        self._progressed = False
+        self._waiting: asyncio.Task[object] | None = None
+        self._expired = False
+        self._timer = self._loop.call_at(min(self._limit, self._end), self._look)
+
+    def progressed(self) -> None:
+        """Note that output came: the limit between two outputs begins anew."""
+        self._limit = self._loop.time() + self._timeouts.progress_s
+        if not self._progressed:  # the first time, the limit may come closer
+            self._progressed = True
+            self._reset()
+
+    def end_within(self, seconds: float) -> None:
+        """Lower what is left of the call: all that matters has come."""
+        self._end = min(self._end, self._loop.time() + seconds)
+        self._reset()
+
+    async def wait(self, awaitable: Awaitable[T]) -> T:
+        """Await something for as long as is left. Raises ProviderError `provider.timeout`, which names the limit."""
+        task = asyncio.current_task()
+        assert task is not None
+        requests = task.cancelling()
+        self._waiting = task
+        try:
+            return await awaitable
+        except asyncio.CancelledError:
+            if self._expired and task.uncancel() <= requests:  # the timer's request, and nobody else's
+                raise self._error() from None
+            raise
+        finally:
+            self._waiting = None
+
+    def close(self) -> None:
+        """Stop the timer."""
+        self._timer.cancel()
+
+    def _reset(self) -> None:
+        self._timer.cancel()
+        self._timer = self._loop.call_at(min(self._limit, self._end), self._look)
+
+    def _look(self) -> None:
+        deadline = min(self._limit, self._end)
+        if self._loop.time() < deadline:
+            self._timer = self._loop.call_at(deadline, self._look)
+        elif self._waiting is None:
+            self._timer = self._loop.call_later(GRACE_SECONDS, self._look)
+        else:
+            self._expired = True
+            self._waiting.cancel()
+
+    def _error(self) -> ProviderError:
+        limits = self._timeouts
+        if self._end <= self._limit:
+            what = f"no complete answer within {limits.total_s:g} s (timeouts.total_s)"
+        elif self._progressed:
+            what = f"no further output within {limits.progress_s:g} s (timeouts.progress_s)"
+        else:
+            what = f"no output within {limits.first_output_s:g} s of the request (timeouts.first_output_s)"
+        return ProviderError("provider.timeout", f"the provider gave {what}; try again, or raise the limit")
+
 
 TAIL_SECONDS: Final = 5.0
 """How long what may follow a finish reason (the usage, the end marker) is waited for."""
@@ -76,12 +195,12 @@ class HttpProvider:
         name: str | None = None
         try:
             client, headers = await self._client.get(), await self._headers()
-            with closing(Patience(self._timeouts)) as patience:
-                response = await self._send(client, headers, body, patience)
+            with closing(CallDeadline(self._timeouts)) as deadline:
+                response = await self._send(client, headers, body, deadline)
                 name = request_id(response.headers)
                 try:
-                    await self._check(response, patience)
-                    async with aclosing(self._chunks(response, patience)) as chunks:
+                    await self._check(response, deadline)
+                    async with aclosing(self._chunks(response, deadline)) as chunks:
                         async for chunk in chunks:
                             yield chunk
                 finally:
@@ -98,40 +217,40 @@ class HttpProvider:
         return headers
 
     async def _send(
-        self, client: httpx.AsyncClient, headers: dict[str, str], body: bytes, patience: Patience
+        self, client: httpx.AsyncClient, headers: dict[str, str], body: bytes, deadline: CallDeadline
     ) -> httpx.Response:
         import httpx  # loaded when the client was made
 
         limits = httpx.Timeout(None, connect=self._timeouts.connect_s, pool=self._timeouts.connect_s)
         try:
             request = client.build_request("POST", self._url, content=body, headers=headers, timeout=limits)
-            return await patience.wait(client.send(request, stream=True))
+            return await deadline.wait(client.send(request, stream=True))
         except httpx.HTTPError as error:  # nothing of an answer has come
             raise connection_error(error, self._host, answered=False) from None
 
-    async def _check(self, response: httpx.Response, patience: Patience) -> None:
+    async def _check(self, response: httpx.Response, deadline: CallDeadline) -> None:
         """Raise ProviderError unless the answer may be an event stream."""
         if response.status_code != 200:
-            raise status_error(response.status_code, response.headers, await _beginning(response, patience), self._now())
+            raise status_error(response.status_code, response.headers, await _beginning(response, deadline), self._now())
         encoding = response.headers.get("content-encoding", "").strip().lower()
         if encoding not in _ENCODINGS:
             raise ProviderError("provider.badStream", f"the provider sent its answer in the encoding {encoding!r}, unasked")
         if media_type(response.headers) in _PAGES:
-            raise not_a_stream(response.headers, await _beginning(response, patience))
+            raise not_a_stream(response.headers, await _beginning(response, deadline))
 
-    async def _chunks(self, response: httpx.Response, patience: Patience) -> AsyncGenerator[Chunk, None]:
+    async def _chunks(self, response: httpx.Response, deadline: CallDeadline) -> AsyncGenerator[Chunk, None]:
         import httpx
 
         decoder = self._dialect.make_decoder()
         async with _reads(response) as reads:
             try:
-                while not decoder.done and (data := await patience.wait(anext(reads, None))) is not None:
+                while not decoder.done and (data := await deadline.wait(anext(reads, None))) is not None:
                     was_complete = decoder.complete
                     chunks = decoder.feed(data)
                     if chunks:
-                        patience.rewarded()
+                        deadline.progressed()
                     if decoder.complete and not was_complete:
-                        patience.end_within(TAIL_SECONDS)
+                        deadline.end_within(TAIL_SECONDS)
                     for chunk in chunks:
                         yield chunk
                     if decoder.failure is not None:
@@ -169,14 +288,14 @@ def _reads(response: httpx.Response) -> aclosing[AsyncGenerator[bytes, None]]:
     return aclosing(cast("AsyncGenerator[bytes, None]", response.aiter_bytes()))
 
 
-async def _beginning(response: httpx.Response, patience: Patience) -> bytes:
+async def _beginning(response: httpx.Response, deadline: CallDeadline) -> bytes:
     """Read the beginning of a body that is no stream; what cannot be read is left out: the status says enough."""
     import httpx
 
     body = b""
     async with _reads(response) as reads:
         with suppress(httpx.HTTPError, ProviderError):
-            while len(body) < MAX_ERROR_BYTES and (data := await patience.wait(anext(reads, None))) is not None:
+            while len(body) < MAX_ERROR_BYTES and (data := await deadline.wait(anext(reads, None))) is not None:
                 body += data
     return body[:MAX_ERROR_BYTES]
 

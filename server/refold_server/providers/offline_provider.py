@@ -1,26 +1,70 @@
-"""Owns what the rehearsal provider says: a pure function of the body, honest about being no model.
+"""The offline provider: it needs no network and no key, and replaces nothing but the transport.
 
-It lists the files, searches for the rarest word of the question, reads the best hit, and answers with path, line and text
-as the tools gave them; so a wrong tool result gives a visibly wrong answer. Where a tool is not offered or says something
-else than expected, the answer says that. Knows the forms in which the built-in tools answer, and no file of its own.
+It takes a chat-completions body and makes the bytes of a chat-completions stream, which the ordinary decoder reads. What
+it says is a pure function of the body, or, where the body names a `script`, the script's next reply. Only the cached tokens
+that it reports depend on what this process saw before.
+
+It is honest about being no model: it lists the files, searches for the rarest word of the question, reads the best hit, and
+answers with path, line and text as the tools gave them; so a wrong tool result gives a visibly wrong answer. Where a tool is
+not offered or says something else than expected, the answer says that. Knows the forms in which the built-in tools answer, and
+no file of its own.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Final
 
+import anyio
 import msgspec
 from msgspec import Struct
 
-from refold_server.providers.rehearsal_wire import Said, SaidCall
-from refold_server.providers.rehearsal_words import rarest_word
+from refold_protocol.dialects.chat_completions import StreamDecoder
+from refold_protocol.errors import ProviderError
+from refold_protocol.session.messages import Chunk
+from refold_protocol.session.request import Request
+from refold_server.providers.offline_stream import PrefixMemory, Said, SaidCall, Script, Writes, spoken
+
+_COMMON: Final = frozenset(
+    """
+    about after again all also and any are because been before being between both but can computed could defined did does
+    doing done each else every explain file files find first for from function give had happen happens has have here how
+    into its just kept know last let like line lines list look made make makes many may mean means might more most much
+    must name named need not now off one only open other our out over own part place please project read repository
+    same say says search see should show some stored such tell text than that the their them then there these they thing
+    this those through told too two under until use used uses using very want was way well were what when where whether
+    which while who whose why will with word work works workspace would write written you your code say
+    """.split()  # noqa: SIM905 - a paragraph of words reads better than a column
+)
+"""Words that say nothing about what is looked for."""
+
+_WORD: Final = re.compile(r"[^\W\d]\w{2,}")
+
+
+def rarest_word(question: str, paths: Sequence[str]) -> str | None:
+    """Give the word of `question` to search for, None where it has none of three letters or more.
+
+    Names come before words (an underscore, a digit, a capital inside), words of fewer paths before others, longer ones
+    before shorter ones, earlier ones before later ones. Common words are taken only if there is nothing else.
+    """
+    words = list(dict.fromkeys(_WORD.findall(question)))
+    telling = [word for word in words if word.lower() not in _COMMON] or words
+    lowered = [path.lower() for path in paths]
+
+    def rank(word: str) -> tuple[bool, int, int]:
+        return (not _is_name(word), sum(word.lower() in path for path in lowered), -len(word))
+
+    return min(telling, key=rank, default=None)
+
+
+def _is_name(word: str) -> bool:
+    return "_" in word or any(character.isdigit() or character.isupper() for character in word[1:])
+
 
 CONTEXT_LINES: Final = 3
 """How many lines around a hit are read."""
-
 
 _SUMMARY: Final = "Answer with the summary alone, as text. Call no tool."
 """How refold asks for a summary of the history."""
@@ -65,7 +109,7 @@ class BodyMessage(Struct, frozen=True):
     tool_call_id: str | None = None
 
 
-class RehearsalBody(Struct, frozen=True):
+class OfflineBody(Struct, frozen=True):
     """What is read of a body. `script` names a file of scripted replies."""
 
     model: str
@@ -82,7 +126,7 @@ class Hit(Struct, frozen=True):
     text: str
 
 
-def decide(body: RehearsalBody) -> Said:
+def decide(body: OfflineBody) -> Said:
     """Give the reply to a body."""
     start = _question_at(body.messages)
     question = _unwrapped(_text(body.messages[start])) if start >= 0 else ""
@@ -223,3 +267,42 @@ def _best(hits: list[Hit]) -> Hit:
 
 _HIT: Final = re.compile(r"(?P<path>.+?):(?P<line>\d+): ?(?P<text>.*)")
 _NUMBERED: Final = re.compile(r" *(?P<line>\d+)\t(?P<text>.*)")
+MODEL: Final = "workspace"
+"""The one model there is."""
+
+
+class OfflineProvider:
+    """The provider. Keeps the bodies that it saw, and how far each script has run."""
+
+    def __init__(self) -> None:
+        self._memory = PrefixMemory()
+        self._scripts: dict[str, Script] = {}
+
+    async def stream(self, request: Request, body: bytes) -> AsyncGenerator[Chunk, None]:
+        """Give the reply to `body`. See Provider.stream."""
+        del request
+        writes = self._answer(body)
+        decoder = StreamDecoder()
+        for write in writes.events:
+            await anyio.sleep(writes.delay_s)
+            for chunk in decoder.feed(write):
+                yield chunk
+        for chunk in decoder.close(cut=writes.cut):
+            yield chunk
+        if decoder.failure is not None:
+            raise decoder.failure
+
+    def _answer(self, body: bytes) -> Writes:
+        try:
+            asked = _DECODER.decode(body)
+        except msgspec.DecodeError as error:
+            raise ProviderError("provider.rejected", f"the rehearsal provider cannot read this body: {error}") from None
+        if asked.model != MODEL:
+            raise ProviderError("provider.rejected", f"the rehearsal provider has no model {asked.model!r}; use {MODEL!r}")
+        cached = self._memory.common_characters(body)
+        if asked.script is None:
+            return Writes(spoken(decide(asked), body, cached))
+        return self._scripts.setdefault(asked.script, Script(asked.script)).next_reply(body, cached)
+
+
+_DECODER: Final = msgspec.json.Decoder(OfflineBody)

@@ -7,9 +7,9 @@ import pytest
 from refold_protocol.dialects.chat_completions import resolve_options
 from refold_protocol.errors import ConfigError
 from refold_server.config_types import ProviderConfig, TimeoutsConfig
-from refold_server.providers.http import HttpProvider
-from refold_server.providers.registry import close_providers, open_provider
-from refold_server.providers.rehearsal import RehearsalProvider
+from refold_server.providers.http_provider import HttpProvider
+from refold_server.providers.offline_provider import OfflineProvider
+from refold_server.providers.provider_registry import close_providers, open_provider
 from tests.support.asking import ask
 from tests.support.chat_stream import reply, text_in
 from tests.support.fake_provider import FakeProvider, answer
@@ -22,7 +22,7 @@ def config(name: str, base_url: str | None = None, dialect: str = "chat-completi
 
 
 async def test_a_provider_without_an_address_is_the_embedded_one() -> None:
-    assert isinstance(open_provider(config("rehearsal"), TimeoutsConfig()), RehearsalProvider)
+    assert isinstance(open_provider(config("rehearsal"), TimeoutsConfig()), OfflineProvider)
 
 
 async def test_providers_share_connections_and_can_be_used_again_after_closing() -> None:

@@ -1,4 +1,4 @@
-"""Owns the contributor `instructions`: what the project's own files tell whoever works in it, the nearest last.
+"""The contributor `instructions`: what the project's own files tell whoever works in it, the nearest last.
 
 Each folder from the repository's root down to the session's may have one: the first of NAMES that is there. The files that
 only some programs read come after the one for all, because where both are there, one of them mostly points to the other.

@@ -1,4 +1,4 @@
-"""Owns asking the rehearsal provider in tests: bodies made by the real encoder, tools played by tables of answers."""
+"""Questions to the offline provider in tests: bodies made by the real encoder, tools played by tables of answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSc
 from refold_protocol.session.messages import Message, ToolCallBlock, ToolResultBlock, text_content, text_of
 from refold_protocol.session.request import Request
 from refold_protocol.session.tape import Tape
-from refold_server.providers.rehearsal import RehearsalProvider
+from refold_server.providers.offline_provider import OfflineProvider
 from tests.support.asking import ask
 
 TOOLS = ("list_files", "read_file", "search_text")
@@ -30,7 +30,7 @@ async def run_turn(
     question: str, answers: Mapping[str, str], tools: tuple[str, ...] = TOOLS
 ) -> tuple[list[ToolCallBlock], str]:
     """Run a turn in which each tool answers by its name; give the calls in order and the last text."""
-    provider = RehearsalProvider()
+    provider = OfflineProvider()
     messages = [Message("user", text_content(question))]
     calls: list[ToolCallBlock] = []
     while True:

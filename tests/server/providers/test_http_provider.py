@@ -74,7 +74,7 @@ async def test_a_server_that_goes_on_after_the_marker_is_not_waited_for() -> Non
 async def test_a_server_that_goes_on_after_the_finish_reason_is_waited_for_a_little_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("refold_server.providers.http.TAIL_SECONDS", 0.1)
+    monkeypatch.setattr("refold_server.providers.http_provider.TAIL_SECONDS", 0.1)
     usage = event({"choices": [], "usage": {"prompt_tokens": 4, "completion_tokens": 1}})
     with FakeProvider(answer(text("ok") + chunk({}, "stop"), usage, end="hang")) as server:
         async with http_provider(server.base_url) as provider:
@@ -105,7 +105,7 @@ async def test_a_call_leaves_no_timer_behind() -> None:
         async with http_provider(server.base_url) as provider:
             assert (await ask(provider)).error is None
     scheduled: list[asyncio.TimerHandle] = getattr(asyncio.get_running_loop(), "_scheduled")  # noqa: B009 - it has no other name
-    assert [timer for timer in scheduled if not timer.cancelled() and "Patience" in repr(timer)] == []
+    assert [timer for timer in scheduled if not timer.cancelled() and "CallDeadline" in repr(timer)] == []
 
 
 @pytest.mark.parametrize("writes", [(), (text("a"),)], ids=["before any output", "in the stream"])

@@ -1,4 +1,4 @@
-"""Owns the contributor `baseline`: what the session's folder holds, two levels deep, and the branch of its repository.
+"""The contributor `baseline`: what the session's folder holds, two levels deep, and the branch of its repository.
 
 It tells names only, in a fixed order, without what git ignores: the same tree gives the same text wherever it lies and
 whenever it was made. A folder with more entries than may be looked at is told with less, never in part. The branch is read

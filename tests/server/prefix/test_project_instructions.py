@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold_server.config_types import PrefixConfig
-from refold_server.prefix.instructions import MAX_BYTES, FoundFile, bounded
+from refold_server.prefix.project_instructions import MAX_BYTES, FoundFile, bounded
 from refold_server.tools.skill_index import SkillFolders
 from tests.support.prefixes import composed, repository
 from tests.support.tool_calls import fill

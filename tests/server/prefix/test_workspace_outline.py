@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from refold_server.config_types import PrefixConfig
-from refold_server.prefix import baseline as module
-from refold_server.prefix.baseline import MAX_LINES, git_branch
+from refold_server.prefix import workspace_outline as module
+from refold_server.prefix.workspace_outline import MAX_LINES, git_branch
 from tests.support.prefixes import composed, repository
 from tests.support.tool_calls import fill
 

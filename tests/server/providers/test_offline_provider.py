@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 from refold_protocol.session.chunks import assemble
 from refold_protocol.session.messages import Message, TextDelta, ToolCallBlock, ToolResultBlock, text_content
 from refold_server.compaction.words import instructions
-from refold_server.providers.rehearsal import RehearsalProvider
-from refold_server.providers.rehearsal_policy import RehearsalBody, decide
-from refold_server.providers.rehearsal_wire import PrefixMemory, Said, SaidCall, spoken
-from refold_server.providers.rehearsal_words import rarest_word
+from refold_server.providers.offline_provider import OfflineBody, OfflineProvider, decide, rarest_word
+from refold_server.providers.offline_stream import PrefixMemory, Said, SaidCall, spoken
 from tests.support.asking import ask, error_of
 from tests.support.chat_stream import text_in, usage_in
-from tests.support.rehearsing import body_of, run_turn
+from tests.support.offline_asking import body_of, run_turn
 from tests.support.requests import user
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +46,7 @@ def test_asked_for_a_summary_it_says_what_was_asked_and_calls_no_tool() -> None:
         Message("assistant", text_content("In the zoo.")),
         user(instructions("Be kind.")),
     ]
-    said = decide(msgspec.json.decode(body_of(*history), type=RehearsalBody))
+    said = decide(msgspec.json.decode(body_of(*history), type=OfflineBody))
     assert said.calls == ()
     assert "\n- Where is the turtle fed?" in said.text
 
@@ -111,7 +109,7 @@ async def test_without_a_tool_it_says_so(tools: tuple[str, ...], names: list[str
 def decided(*messages: Message) -> Said:
     import msgspec
 
-    return decide(msgspec.json.decode(body_of(*messages), type=RehearsalBody))
+    return decide(msgspec.json.decode(body_of(*messages), type=OfflineBody))
 
 
 def listed(question: str) -> list[Message]:
@@ -138,7 +136,7 @@ def test_texts_in_parts_are_read() -> None:
     part = [{"type": "text", "text": "Where is zebra?"}, {"type": "image_url", "image_url": {"url": "data:,"}}]
     import msgspec
 
-    body = msgspec.json.decode(json.dumps({"model": "m", "messages": [{"role": "user", "content": part}]}), type=RehearsalBody)
+    body = msgspec.json.decode(json.dumps({"model": "m", "messages": [{"role": "user", "content": part}]}), type=OfflineBody)
     assert "15 characters: “Where is zebra?”" in decide(body).text
 
 
@@ -161,28 +159,28 @@ def test_the_rarest_word_is_a_name_or_one_of_few_paths_or_long(question: str, wo
 
 async def test_the_same_body_gives_the_same_reply_but_for_the_cached_tokens() -> None:
     body = body_of(user(QUESTION))
-    first, again = [(await ask(RehearsalProvider(), body)).chunks for _ in range(2)]
+    first, again = [(await ask(OfflineProvider(), body)).chunks for _ in range(2)]
     assert first == again
-    assert (await ask(RehearsalProvider(), body_of(user("Other?")))).chunks != first
+    assert (await ask(OfflineProvider(), body_of(user("Other?")))).chunks != first
 
 
 async def test_calls_of_different_bodies_have_different_ids() -> None:
     ids: set[str] = set()
     for question in ("a?", "b?"):
-        content = assemble((await ask(RehearsalProvider(), body_of(user(question)))).chunks).content
+        content = assemble((await ask(OfflineProvider(), body_of(user(question)))).chunks).content
         ids |= {block.id for block in content if isinstance(block, ToolCallBlock)}
     assert len(ids) == 2
 
 
 async def test_text_streams_in_small_pieces() -> None:
-    asked = await ask(RehearsalProvider(), body_of(user(QUESTION), tools=()))
+    asked = await ask(OfflineProvider(), body_of(user(QUESTION), tools=()))
     deltas = [part.text for part in asked.chunks if isinstance(part, TextDelta)]
     assert len(deltas) > 10
     assert max(map(len, deltas)) == 8
 
 
 async def test_usage_counts_four_characters_a_token_and_the_longest_shared_beginning_as_cached() -> None:
-    provider = RehearsalProvider()
+    provider = OfflineProvider()
     body = body_of(user("那" * 40), tools=())
     longer = body_of(user("那" * 40), Message("assistant", text_content("ok")), user("more"), tools=())
     for sent, shared in ((body, 0), (longer, len(body.decode()) - 2), (body, len(body.decode()) - 2)):
@@ -208,10 +206,10 @@ def test_a_reply_is_the_stream_of_a_server() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"model":"workspace"}'])
 async def test_a_body_that_it_cannot_read_is_refused(body: bytes) -> None:
-    assert (await error_of(RehearsalProvider(), body)).error_kind == "provider.rejected"
+    assert (await error_of(OfflineProvider(), body)).error_kind == "provider.rejected"
 
 
 async def test_it_has_one_model() -> None:
-    error = await error_of(RehearsalProvider(), body_of(user("x"), model="gpt"))
+    error = await error_of(OfflineProvider(), body_of(user("x"), model="gpt"))
     assert (error.error_kind, "'workspace'" in error.message) == ("provider.rejected", True)
-    assert text_in((await ask(RehearsalProvider(), body_of(user("x")))).chunks)
+    assert text_in((await ask(OfflineProvider(), body_of(user("x")))).chunks)
