@@ -23,10 +23,9 @@ from refold_server.compaction.policy import policy_of
 from refold_server.config_call import call_config, permission_mode, step_limit
 from refold_server.config_types import CompactionConfig, Config, Mode
 from refold_server.meters import Meters, ModelTokenMeter
-from refold_server.plugins.aside import Aside
-from refold_server.plugins.loading import load_plugins_aside, plugin_sources
-from refold_server.plugins.registry import NO_PLUGINS, Plugins
-from refold_server.plugins.watching import Watch
+from refold_server.plugins.loop_watch import Watch
+from refold_server.plugins.plugin_loading import ImportThreads, load_plugins_in_threads, plugin_sources
+from refold_server.plugins.plugin_registry import NO_PLUGINS, Plugins
 from refold_server.prefix.contributors import PrefixSources, built_in
 from refold_server.providers.provider_registry import Provider, close_providers, open_provider
 from refold_server.tools.open_buffers import NO_BUFFERS, OpenBuffers
@@ -88,13 +87,13 @@ class Surroundings:
         await close_providers()
 
 
-async def surroundings(config: Config, buffers: OpenBuffers = NO_BUFFERS, aside: Aside | None = None) -> Surroundings:
+async def surroundings(config: Config, buffers: OpenBuffers = NO_BUFFERS, aside: ImportThreads | None = None) -> Surroundings:
     """Load the plugins that the configuration names and give what all sessions share. `aside` remembers those that took too
     long, for whoever tries again. Raises ConfigError."""
     sources = plugin_sources(config.plugins)
-    loaded = await load_plugins_aside(sources, config.plugins.load_timeout_s, aside or Aside())
+    loaded = await load_plugins_in_threads(sources, config.plugins.load_timeout_s, aside or ImportThreads())
     shared = Surroundings(config, buffers, loaded)
-    if loaded.brought:
+    if loaded.loaded:
         shared.watch.start()
     return shared
 

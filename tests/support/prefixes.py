@@ -9,7 +9,7 @@ from typing import Any
 from refold_protocol.session.messages import TextBlock
 from refold_server.config_types import PrefixConfig
 from refold_server.loop.seams import NOWHERE, Seams
-from refold_server.plugins.chain import Failure
+from refold_server.plugins.hook_runner import PluginFailure
 from refold_server.prefix.contributors import OpenFiles, PrefixSources, built_in
 from refold_server.tools.open_buffers import NO_BUFFERS
 from refold_server.tools.skill_index import SkillFolders
@@ -36,7 +36,7 @@ async def composed(
     buffers: OpenFiles = NO_BUFFERS,
 ) -> dict[str, str]:
     """Compose the prefix of a session in `cwd`; give the text of each contributor that says something, in order."""
-    failures: list[Failure] = []
+    failures: list[PluginFailure] = []
     seams = Seams(built_in(config, PrefixSources(lambda: shelf, buffers)), NOWHERE, str(cwd))
     seams.report = failures.append
     composition = await seams.session_prefix(seams.place(1, 1))

@@ -18,18 +18,16 @@ from typing import Final, Protocol, TypeAlias
 import anyio.to_thread
 from msgspec import Struct
 
-from refold_protocol.json_text import repair_surrogates
 from refold_protocol.session.enclosing import enclosed_text
 from refold_protocol.session.messages import Message, text_content
 from refold_server.config_types import PrefixConfig
-from refold_server.plugins.payloads import Composing, NextPrefix
-from refold_server.plugins.registry import PluginRegistry, Plugins, registered
-from refold_server.plugins.seam import SESSION_PREFIX, PrefixHandler
+from refold_server.plugins.hook_table import SESSION_PREFIX, NextPrefix, PrefixHandler, PrefixRequest
+from refold_server.plugins.plugin_registry import PluginRegistry, Plugins, registered
 from refold_server.prefix.project_instructions import instructions
 from refold_server.prefix.workspace_outline import baseline
 from refold_server.tools.open_buffers import NO_BUFFERS, OpenBuffer
 from refold_server.tools.skill_index import Catalogue, SkillFolders, find_skills
-from refold_server.tools.tool_failure import Interrupted, ToolFailure
+from refold_server.tools.tool_failure import ToolFailure
 from refold_server.tools.workspace_path import Workspace, shown
 
 SYSTEM_TEXT: Final = """\
@@ -43,7 +41,7 @@ Write: TypeAlias = Callable[[str], Awaitable[str | None]]
 def contributor(name: str, write: Write) -> PrefixHandler:
     """Give the handler of `agent/session-prefix` that says what `write` gives, in the envelope of context, as a user."""
 
-    async def contribute(composing: Composing, following: NextPrefix) -> Sequence[Message]:
+    async def contribute(composing: PrefixRequest, following: NextPrefix) -> Sequence[Message]:
         text = await write(composing.place.cwd)
         rest = await following()
         if text is None:
@@ -53,16 +51,6 @@ def contributor(name: str, write: Write) -> PrefixHandler:
 
     contribute.__name__ = name
     return contribute
-
-
-def contributor_name(handler: object) -> str:
-    """Give what a contributor is called: the name of its function, or of its class."""
-    try:
-        return repair_surrogates(str(getattr(handler, "__name__", type(handler).__name__)))
-    except Interrupted:
-        raise
-    except BaseException:  # noqa: BLE001 - a plugin may be anybody's code, and its name is only told
-        return type(handler).__name__
 
 
 MAX_FILES: Final = 50

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from refold_server.plugins.tools import tool
+from refold_server.plugins.plugin_tools import tool
 from refold_server.tools.session_tools import Registry
 from refold_server.tools.tool import ToolContext, ToolOutput
 from refold_server.tools.tool_failure import Interrupted, first_line

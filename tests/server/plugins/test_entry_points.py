@@ -12,8 +12,7 @@ import pytest
 
 from refold_protocol.errors import ConfigError
 from refold_server.config_types import PluginsConfig, Written
-from refold_server.plugins.installed import installed_plugins
-from refold_server.plugins.loading import load_plugins, plugin_sources
+from refold_server.plugins.plugin_loading import installed_plugins, load_plugins, plugin_sources
 from tests.support.packages import install, plugin_package
 
 
@@ -80,13 +79,13 @@ def test_they_are_loaded_before_the_files_of_the_configuration(site: Path, tmp_p
     path = tmp_path / "aaa.py"
     path.write_text("def register(registry):\n    pass\n")
     loaded = load_plugins(plugin_sources(PluginsConfig((path,))))
-    assert [(one.plugin, one.origin) for one in loaded.brought] == [
+    assert [(one.plugin, one.origin) for one in loaded.loaded] == [
         ("ant", "the package zoo (entry point ant)"),
         ("bear", "the package zoo (entry point bear)"),
         ("aaa", str(path)),
     ]
     off = load_plugins(plugin_sources(PluginsConfig((path,), entry_points=False)))
-    assert [one.plugin for one in off.brought] == ["aaa"]
+    assert [one.plugin for one in off.loaded] == ["aaa"]
 
 
 def test_an_object_with_register_is_a_plugin_too(site: Path) -> None:
@@ -94,7 +93,7 @@ def test_an_object_with_register_is_a_plugin_too(site: Path) -> None:
     text += "from refold_server.plugins import OBSERVE as seam\nplugin = Plugin()\n"
     install(site, "zoo", "[refold.plugins]\nbear = zoo:plugin\n", zoo=text)
     loaded = load_plugins(plugin_sources(PluginsConfig()))
-    assert [(one.plugin, one.seam.name) for one in loaded.handlers] == [("bear", "log/observe")]
+    assert [(one.plugin, one.hook.name) for one in loaded.handlers] == [("bear", "log/observe")]
 
 
 BREAK: dict[str, tuple[Callable[[Path], None], str]] = {
@@ -124,7 +123,7 @@ def test_two_packages_with_a_plugin_of_one_name_are_told(site: Path) -> None:
 
 
 def test_looking_costs_no_import_of_importlib_metadata(tmp_path: Path) -> None:
-    program = "import sys; from refold_server.plugins.installed import installed_plugins as f; "
+    program = "import sys; from refold_server.plugins.plugin_loading import installed_plugins as f; "
     program += "f(); print('importlib.metadata' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

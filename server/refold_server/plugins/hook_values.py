@@ -1,8 +1,9 @@
-"""Owns the way of a plugin's values into refold: each becomes a copy of its own, frozen all the way down, or is refused.
+"""What plugins give back: each value is read as its type, frozen all the way down, or refused.
 
-A plugin may hand over structs that hold lists, or that it keeps and changes later. A value is written as JSON and read
-back as its type, so the copy shares nothing with it and is lossless JSON, as everything that can reach the log must be.
-Refused is also what would be recorded once and then turn every later request into one that no provider takes.
+A plugin may hand over structs that hold lists, numbers where texts belong, or things that it keeps and changes later. A value
+is written as JSON and read back as its type, so it is lossless JSON, as everything that can reach the log must be, and shares
+nothing that can change. Refused is also what would be recorded once and then turn every later request into one that no
+provider takes.
 """
 
 from __future__ import annotations
@@ -32,14 +33,12 @@ from refold_protocol.session.messages import (
     Usage,
     UsageChunk,
 )
-from refold_server.plugins.payloads import Accept, Assembled, Block, Context, Deny, GoOn, Stop, Submit, Summary
+from refold_server.plugins.hook_table import Accept, Assembled, Block, Context, Deny, GoOn, Stop, Submit, Summary
 from refold_server.tools.tool_runner import ToolAnswer
 
 T = TypeVar("T")
-
 _KEPT: Final = (bytes, bytearray, memoryview, datetime, date, time, timedelta, Decimal, UUID)
 """Types that would become text without a word; the writer of JSON refuses them."""
-
 
 _MAX_WHOLE: Final = 2**53 - 1
 """The largest whole number that every reader of JSON keeps exactly."""
@@ -118,7 +117,10 @@ def frozen_assembled(value: object) -> Assembled:
 def frozen_answer(value: object) -> ToolAnswer:
     """Give an answer of a tool with something in it."""
     _instance(value, ToolAnswer)
-    answer = frozen(value, ToolAnswer)
+    return _checked_answer(frozen(value, ToolAnswer))
+
+
+def _checked_answer(answer: ToolAnswer) -> ToolAnswer:
     if not any(isinstance(block, ImageBlock) or block.text.strip() for block in answer.content):
         raise ValueError("an answer is blank; say so in words")
     if answer.meta is not None:
@@ -146,7 +148,10 @@ def frozen_chunk(value: object) -> Chunk:
 
 def frozen_contexts(value: object) -> tuple[Context, ...]:
     """Give context, or none for None."""
-    contexts = () if value is None else frozen(_listed(value), tuple[Context, ...])
+    return () if value is None else _checked_contexts(frozen(_listed(value), tuple[Context, ...]))
+
+
+def _checked_contexts(contexts: tuple[Context, ...]) -> tuple[Context, ...]:
     for context in contexts:
         _check_said("context", context.content)
     return contexts
@@ -158,9 +163,9 @@ def frozen_decision(value: object, *shapes: type[Any]) -> Any:
         return None
     decision = frozen(value, _instance(value, *shapes))
     if isinstance(decision, Accept | Submit | GoOn):
-        frozen_contexts(decision.context)
+        _checked_contexts(decision.context)
     if isinstance(decision, Accept) and decision.answer is not None:
-        frozen_answer(decision.answer)
+        _checked_answer(decision.answer)
     if isinstance(decision, Submit) and decision.content is not None:
         _check_said("a prompt", decision.content)
     if isinstance(decision, Block | Deny | Stop) and not decision.reason.strip():

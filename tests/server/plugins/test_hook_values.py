@@ -10,7 +10,7 @@ import pytest
 from refold_protocol.session.header_types import CallConfig
 from refold_protocol.session.messages import Message, TextBlock, text_content
 from refold_server.plugins import Assembled, Block, Context, Deny, Submit, context
-from refold_server.plugins.frozen import frozen, frozen_config, frozen_contexts, frozen_decision, frozen_messages
+from refold_server.plugins.hook_values import frozen, frozen_config, frozen_contexts, frozen_decision, frozen_messages
 
 
 class Mutable(Block, frozen=False):  # pyright: ignore[reportGeneralTypeIssues] - at run time it may

@@ -34,12 +34,12 @@ from refold_server.plugins import (
     STREAM,
     PluginRegistry,
     ToolContext,
+    loop_watch,
     tool,
-    watching,
 )
-from refold_server.plugins.registry import Plugins, registered
-from refold_server.plugins.seam import Seam
-from refold_server.plugins.watching import Watch
+from refold_server.plugins.hook_table import Hook
+from refold_server.plugins.loop_watch import Watch
+from refold_server.plugins.plugin_registry import Plugins, registered
 from refold_server.tools.session_tools import Registry
 from refold_server.tools.tool_runner import execute
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
@@ -73,7 +73,7 @@ class Told(logging.Handler):
 
 @pytest.fixture
 def told() -> Iterator[Told]:
-    handler, log = Told(), logging.getLogger("refold_server.plugins.watching")
+    handler, log = Told(), logging.getLogger("refold_server.plugins.loop_watch")
     log.addHandler(handler)
     yield handler
     log.removeHandler(handler)
@@ -88,7 +88,7 @@ async def watched(plugins: Plugins) -> AsyncGenerator[None]:
     watch.stop()
 
 
-def blocking(seam: Seam[Any], block: Callable[[], None]) -> Any:
+def blocking(seam: Hook[Any], block: Callable[[], None]) -> Any:
     """A handler that blocks and then is as good as none."""
 
     async def decide(given: object) -> None:
@@ -112,7 +112,7 @@ def blocking(seam: Seam[Any], block: Callable[[], None]) -> Any:
 @pytest.mark.parametrize(
     "seam", [PROMPT_SUBMIT, SESSION_PREFIX, PRE_STEP, STREAM, EXECUTE, POST_EXECUTE, OBSERVE, FLUSH], ids=lambda seam: seam.name
 )
-async def test_a_handler_that_keeps_the_loop_is_named_with_its_seam(seam: Seam[Any], told: Told) -> None:
+async def test_a_handler_that_keeps_the_loop_is_named_with_its_seam(seam: Hook[Any], told: Told) -> None:
     def once() -> None:
         if not told.said:
             told.block()
@@ -157,7 +157,7 @@ class Looks:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, plugins: Plugins) -> None:
         self._watch = Watch(plugins)
         self._now = 0.0
-        monkeypatch.setattr(watching, "monotonic", lambda: self._now)
+        monkeypatch.setattr(loop_watch, "monotonic", lambda: self._now)
 
     def after(self, *seconds: float) -> None:
         """Look from where the caller is, after each of some times."""

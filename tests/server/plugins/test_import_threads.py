@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from refold_protocol.errors import ConfigError, PluginError
-from refold_server.plugins.aside import Aside
+from refold_server.plugins.plugin_loading import ImportThreads
 from tests.support.virtual_time import run_in_virtual_time
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +25,7 @@ LONG_S = 86_400.0
 
 async def aside(work: Callable[[], T]) -> T:
     """Do work that may take its time."""
-    return await Aside().run("x", work, LONG_S)
+    return await ImportThreads().run("x", work, LONG_S)
 
 
 async def test_work_gives_what_it_gives_and_runs_elsewhere() -> None:
@@ -73,7 +73,7 @@ def test_work_that_takes_too_long_is_left_behind_and_not_begun_again_before_it_e
         return work
 
     async def story() -> None:
-        threads = Aside()
+        threads = ImportThreads()
         loop = asyncio.get_running_loop()
         before = set(threading.enumerate())
         with pytest.raises(TimeoutError):
@@ -100,7 +100,7 @@ async def test_a_timeout_out_of_the_work_is_its_own() -> None:
     def fail() -> None:
         raise TimeoutError("a server did not answer")
 
-    threads = Aside()
+    threads = ImportThreads()
     for _ in range(2):
         with pytest.raises(TimeoutError, match="a server did not answer"):
             await threads.run("x", fail, LONG_S)

@@ -10,7 +10,7 @@ import pytest
 from refold_protocol.session.events import AbortCause, ToolCall, ToolErrorInfo, ToolResult
 from refold_protocol.session.messages import TextBlock, text_content, text_of
 from refold_server.plugins import EXECUTE, POST_EXECUTE, PRE_EXECUTE, Accept, Answered, Call, Deny, context
-from refold_server.plugins.payloads import NextAnswer
+from refold_server.plugins.hook_table import NextAnswer
 from refold_server.sessions.session import Session
 from refold_server.tools.tool_runner import ToolAnswer
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says

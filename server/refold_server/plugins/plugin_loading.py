@@ -1,34 +1,155 @@
-"""Owns how plugins get in: those of installed packages by name, then the files of the configuration, in its order.
+"""The loading of plugins: first those of installed packages by name, then the files of the configuration, in its order.
 
 A plugin runs with all that its user may do, so nothing but the user's own file and what is installed can name one. One
 that cannot be loaded stops whoever wanted to use plugins, with a sentence: a guard that silently is not there is worse than
 none. Its traceback goes to the log at level debug, never to a client. Must not know sessions; runs no handler.
+
+Plugins are imported in threads: whoever waits can be heard meanwhile, and an import that never ends keeps neither a process
+alive nor others waiting. No thread can be stopped: one that takes too long stays behind.
+
+Entry points are those of the group `refold.plugins`. They are looked for in the folders of `sys.path` itself, because importing
+`importlib.metadata` takes longer than opening a session does; only where a package names the group is that imported. The
+current folder is never looked into: what lies in a workspace is nobody's plugin.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib.machinery
 import importlib.util
 import inspect
 import logging
+import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
-from refold_protocol.errors import ConfigError, RefoldError
+from refold_protocol.errors import ConfigError, PluginError, RefoldError
 from refold_protocol.json_text import repair_surrogates
 from refold_server.config_types import PluginsConfig, Written
-from refold_server.plugins.aside import Aside
-from refold_server.plugins.chain import MAX_MESSAGE
-from refold_server.plugins.installed import Installed, installed_plugins
-from refold_server.plugins.registry import NO_PLUGINS, Plugins, registered
+from refold_server.plugins.hook_runner import MAX_MESSAGE
+from refold_server.plugins.plugin_registry import NO_PLUGINS, Plugins, registered
 from refold_server.tools.session_tools import BUILT_IN
 from refold_server.tools.tool_failure import Interrupted, first_line
+
+GROUP: Final = "refold.plugins"
+_KINDS: Final = (".dist-info", ".egg-info")
+
+
+class Installed(Struct, frozen=True):
+    """A plugin of an installed package; `load` gives its module or object, and raises whatever importing it raises."""
+
+    name: str
+    package: str
+    load: Callable[[], object]
+
+
+def installed_plugins() -> tuple[Installed, ...]:
+    """Give the plugins of all installed packages, by name."""
+    folders = list(dict.fromkeys(_folders()))
+    if not any(map(_names_the_group, folders)):
+        return ()
+    from importlib.metadata import distributions  # on use: see above
+
+    found: dict[str, list[Installed]] = {}
+    for package in distributions(path=folders):
+        if package.name.lower() not in found:  # else a package of an earlier folder, which is the one that is imported
+            points = package.entry_points.select(group=GROUP)
+            found[package.name.lower()] = [Installed(point.name, package.name, point.load) for point in points]
+    return tuple(sorted((one for rows in found.values() for one in rows), key=lambda one: (one.name, one.package)))
+
+
+def _folders() -> Iterator[str]:
+    try:
+        here = Path.cwd()
+    except OSError:  # it was deleted: then nothing lies there
+        here = None
+    for folder in sys.path:
+        if folder and Path(folder).resolve() != here:
+            yield folder
+
+
+def _names_the_group(folder: str) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.path for entry in entries if entry.name.endswith(_KINDS)]
+    except OSError:  # not there, an archive, or not ours to read: Python itself passes it by
+        return False
+    return any(GROUP.encode() in _bytes_of(Path(name, "entry_points.txt")) for name in names)
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # a package without entry points
+        return b""
+
+
+T = TypeVar("T")
+
+
+class ImportThreads:
+    """Runs work in threads, one for each piece, and remembers what was left behind. For one event loop."""
+
+    def __init__(self) -> None:
+        self._late: Final[dict[str, threading.Thread]] = {}
+
+    async def run(self, name: str, work: Callable[[], T], limit_s: float) -> T:
+        """Do work in a thread of its own and give what it gives. Raises what it raises, and PluginError where that is neither
+        an error nor refold's own doing, as `sys.exit()` or a cancellation out of a module.
+
+        Raises TimeoutError when it takes longer than `limit_s` seconds, and at once while earlier work of that name that did
+        still runs. Cancelled, it leaves the thread alone.
+        """
+        earlier = self._late.pop(name, None)
+        if earlier is not None and earlier.is_alive():
+            self._late[name] = earlier
+            raise TimeoutError
+        thread, answer = _begun(work)
+        try:
+            async with asyncio.timeout(limit_s):
+                return (await answer)[0]
+        except TimeoutError:
+            if answer.cancelled():  # else the work's own
+                self._late[name] = thread
+            raise
+
+
+def _begun(work: Callable[[], T]) -> tuple[threading.Thread, asyncio.Future[tuple[T]]]:
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[tuple[T]] = loop.create_future()
+
+    def settle(given: tuple[T] | None, error: Exception) -> None:
+        if answer.done():  # nobody waits any more
+            return
+        if given is None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(given)
+
+    def run() -> None:
+        given: tuple[T] | None = None
+        failure: Exception = PluginError("a plugin ended the thread in which it was loaded")
+        try:
+            given = (work(),)
+        except Exception as error:  # noqa: BLE001 - it is raised where it is waited for
+            failure = error
+        except BaseException as error:  # noqa: BLE001 - no signal reaches this thread: a module raised it itself
+            failure = PluginError(f"{type(error).__name__} came out of a plugin while it was loaded")
+        with suppress(RuntimeError):  # the loop is closed: the connection is over
+            loop.call_soon_threadsafe(settle, given, failure)
+
+    thread = threading.Thread(target=run, name="refold plugins", daemon=True)
+    thread.start()
+    return thread, answer
+
 
 RESERVED: Final = frozenset({"refold", "builtin"})
 """Names that no plugin can have: they are those of what comes with refold."""
@@ -65,16 +186,16 @@ def load_plugins(sources: Iterable[Source], before: Plugins = NO_PLUGINS) -> Plu
     return plugins
 
 
-async def load_plugins_aside(sources: Iterable[Source], limit_s: float, aside: Aside) -> Plugins:
+async def load_plugins_in_threads(sources: Iterable[Source], limit_s: float, aside: ImportThreads) -> Plugins:
     """Load plugins in threads, within `limit_s` seconds each, and give all. Raises ConfigError for the first that cannot be
     loaded. One that takes too long goes on in its thread, and is not tried again before that has ended."""
     plugins = NO_PLUGINS
     for source in sources:
-        plugins = plugins.then(await load_plugin_aside(source, plugins, limit_s, aside))
+        plugins = plugins.then(await load_plugin_in_thread(source, plugins, limit_s, aside))
     return plugins
 
 
-async def load_plugin_aside(source: Source, before: Plugins, limit_s: float, aside: Aside) -> Plugins:
+async def load_plugin_in_thread(source: Source, before: Plugins, limit_s: float, aside: ImportThreads) -> Plugins:
     """Load one plugin in a thread and give what it brings. Raises ConfigError, also when it takes longer than `limit_s`."""
     try:
         return await aside.run(source.origin, lambda: load_plugin(source, before), limit_s)
@@ -94,7 +215,7 @@ def load_plugin(source: Source, before: Plugins = NO_PLUGINS) -> Plugins:
         raise
     except BaseException as error:  # noqa: BLE001 - importing a plugin runs it: its fault is told and contained
         raise _broken(source, "cannot be imported", error) from None
-    twin = next((one.origin for one in before.brought if one.plugin == name), None)
+    twin = next((one.origin for one in before.loaded if one.plugin == name), None)
     if twin is not None or name in RESERVED:
         whose = "refold's own" if twin is None else f"that of {twin} as well"
         raise _fault(source, f'its name, {name!r}, is {whose}; a module takes another one by NAME = "…"')

@@ -1,8 +1,8 @@
-"""Owns noticing that a plugin keeps the event loop to itself: a thread asks the loop for a sign of life, and where none comes,
-it looks whose code the loop's thread is in.
+"""The watch over a blocked event loop: a thread asks the loop for a sign of life and, where none comes, looks whose code runs.
 
 Nothing can stop such code within its own process, and meanwhile nobody is answered; so it is named while it happens, once each
-time. What becomes of the handler when it comes back is `chain.py`'s affair. Sees the stack alone: it costs handlers nothing.
+time. What happens to the handler when it comes back is up to `hook_runner.py`. Looks at the stack alone: it costs handlers
+nothing.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ from typing import Final
 
 from msgspec import Struct
 
-from refold_server.plugins.chain import attempt
-from refold_server.plugins.observing import look
-from refold_server.plugins.registry import Plugins
-from refold_server.plugins.tools import BroughtTool
+from refold_server.plugins.hook_runner import attempt, look
+from refold_server.plugins.plugin_registry import Plugins
+from refold_server.plugins.plugin_tools import FixedTool
 
 LOOK_S: Final = 2.0
 """How often the loop is asked, in seconds."""
 
 NO_LIMIT_S: Final = 10.0
-"""What is too long where there is no limit, in seconds: at seams whose handlers only look on."""
+"""What is too long where there is no limit, in seconds: at hooks whose handlers only look on."""
 
 _log: Final = logging.getLogger(__name__)
 
 
 class AtWork(Struct, frozen=True):
-    """Whose code the loop's thread is in: which plugin, at which seam or in which tool, and what it may take, in seconds."""
+    """Whose code the loop's thread is in: which plugin, at which hook or in which tool, and what it may take, in seconds."""
 
     plugin: str
     place: str
@@ -91,18 +90,18 @@ class Watch:
             if code is _TOOL:
                 name = frame.f_locals["self"].schema.name
                 return AtWork(self._owners.get(name, "?"), f"in its tool {name}", frame.f_locals["context"].time_limit_s)
-            if code is _DECIDES and frame.f_locals["limit"].is_standing:
+            if code is _DECIDES and frame.f_locals["limit"].is_paused:
                 return None
             if code in (_DECIDES, _LOOKS_ON):
                 one = frame.f_locals["one"]
-                return AtWork(one.plugin, f"at {one.seam.name}", self._no_limit_s if one.limit_s is None else one.limit_s)
+                return AtWork(one.plugin, f"at {one.hook.name}", self._no_limit_s if one.limit_s is None else one.limit_s)
             frame = frame.f_back
         return None
 
 
 _DECIDES: Final = attempt.__code__
 _LOOKS_ON: Final = look.__code__
-_TOOL: Final = BroughtTool.run.__code__
+_TOOL: Final = FixedTool.run.__code__
 
 
 def _sentence(at: AtWork, stood: float) -> str:

@@ -1,14 +1,16 @@
-"""Owns what handlers of seams are given and what they may give back: frozen structs of frozen things, all the way down.
+"""The table of hooks: their names, modes and limits, what handlers are given, and what they may give back.
 
-A payload shows everything that its seam may look at; what a handler gives back is all that it can change. Assigning to
-an attribute or an item of anything here raises in the handler. Shapes only: `chain.py` runs handlers, `seams.py` of the
-loop says when.
+Modes: `waterfall` handlers get `next` and give a value back, what the rest of the chain gave or another one; `serial`
+ones decide one after the other and see what those before decided; `observe` ones look on and change nothing.
+
+Payloads are frozen structs of frozen things, all the way down: assigning to an attribute or an item of anything here raises in
+the handler. A payload shows everything that its hook may look at; what a handler gives back is all that it can change.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -20,8 +22,8 @@ from refold_protocol.session.request import Request
 from refold_server.tools.tool_runner import ToolAnswer
 
 
-class Place(Struct, frozen=True, gc=False):
-    """Where in which session a seam is. `cwd` is the session's folder; `step` is 0 before the first step of a turn."""
+class HookContext(Struct, frozen=True, gc=False):
+    """Where in which session a hook is. `cwd` is the session's folder; `step` is 0 before the first step of a turn."""
 
     session: SessionId
     cwd: str
@@ -47,7 +49,7 @@ def context(text: str, *, raw: bool = False) -> Context:
 class Prompt(Struct, frozen=True, gc=False):
     """agent/prompt-submit: a prompt that is about to join the history, as the handlers before left it."""
 
-    place: Place
+    place: HookContext
     content: tuple[InputBlock, ...]
     source: Source
 
@@ -68,7 +70,7 @@ class Block(Struct, frozen=True, gc=False):
 class Assembling(Struct, frozen=True, gc=False):
     """system-prompt/assemble: a step is about to say what stands beside its history. Asked at every step."""
 
-    place: Place
+    place: HookContext
 
 
 class Assembled(Struct, frozen=True, gc=False):
@@ -81,32 +83,32 @@ class Assembled(Struct, frozen=True, gc=False):
     tools: tuple[ToolSchema, ...]
 
 
-class Composing(Struct, frozen=True, gc=False):
+class PrefixRequest(Struct, frozen=True, gc=False):
     """agent/session-prefix: the instance's prefix is composed, once, before its first `agent/pre-step`."""
 
-    place: Place
+    place: HookContext
 
 
-class StepAhead(Struct, frozen=True, gc=False):
+class BeforeStep(Struct, frozen=True, gc=False):
     """agent/pre-step: the last moment at which the history of this step's request can still grow. `system` and `prefix`
     are those that its request will have; `tools` are there now, and join it unless older ones are frozen."""
 
-    place: Place
+    place: HookContext
     system: str
     tools: tuple[ToolSchema, ...]
     prefix: tuple[Message, ...]
 
 
-class Routing(Struct, frozen=True, gc=False):
+class ConfigRequest(Struct, frozen=True, gc=False):
     """agent/request: the call config may be replaced, nothing else. What `next()` gives is what is in force."""
 
-    place: Place
+    place: HookContext
 
 
 class Outgoing(Struct, frozen=True, gc=False):
     """llm/stream: a request and the exact bytes of it, recorded and durable, about to leave."""
 
-    place: Place
+    place: HookContext
     request: Request
     body: bytes
 
@@ -114,7 +116,7 @@ class Outgoing(Struct, frozen=True, gc=False):
 class Call(Struct, frozen=True, gc=False):
     """tools/pre-execute, tools/execute: a call as the model made it. `arguments` is its text."""
 
-    place: Place
+    place: HookContext
     id: CallId
     name: str
     arguments: str
@@ -141,10 +143,10 @@ class Accept(Struct, frozen=True, gc=False):
     context: tuple[Context, ...] = ()
 
 
-class StepOver(Struct, frozen=True, gc=False):
+class AfterStep(Struct, frozen=True, gc=False):
     """agent/turn-stop: a step ended. `goes_on`: the model waits for results of tools, or steering waits for the model."""
 
-    place: Place
+    place: HookContext
     goes_on: bool
 
 
@@ -164,7 +166,7 @@ class Summarising(Struct, frozen=True, gc=False):
     """compaction/summarise: a region of the history is about to be summed up. `request` is what the model would be asked: the
     region as it was sent, and the instructions as its last message. A summary has at most `max_tokens` tokens."""
 
-    place: Place
+    place: HookContext
     request: Request
     instructions: str
     max_tokens: int
@@ -198,3 +200,79 @@ NextConfig: TypeAlias = Callable[[], Awaitable[CallConfig]]
 NextAnswer: TypeAlias = Callable[[], Awaitable[ToolAnswer]]
 NextStream: TypeAlias = Callable[[Outgoing], AsyncIterator[Chunk]]
 NextSummary: TypeAlias = Callable[[], Awaitable[Summary]]
+Handler = TypeVar("Handler")
+Mode: TypeAlias = Literal["waterfall", "serial", "observe"]
+OnFailure: TypeAlias = Literal["skip", "refuse", "end"]
+"""What a handler's failure does: `skip` goes on as if the plugin were not there; `refuse` blocks the prompt, denies the
+call or answers it with an error, because a guard that broke must not let things through; `end` ends the turn."""
+
+
+class Hook(Struct, Generic[Handler], frozen=True, eq=False):
+    """One hook, compared by identity. `limit_s` is the time that one handler may take, what it waits for `next` not counted;
+    None: it is called without waiting. `changes` says what a handler may change."""
+
+    name: str
+    mode: Mode
+    on_failure: OnFailure
+    limit_s: float | None
+    changes: str
+
+
+PromptHandler: TypeAlias = Callable[[Prompt], Awaitable[Submit | Block | None]]
+AssembleHandler: TypeAlias = Callable[[Assembling, NextAssembled], Awaitable[Assembled]]
+PrefixHandler: TypeAlias = Callable[[PrefixRequest, NextPrefix], Awaitable[Sequence[Message]]]
+StepHandler: TypeAlias = Callable[[BeforeStep], Awaitable[Sequence[Context] | None]]
+ConfigHandler: TypeAlias = Callable[[ConfigRequest, NextConfig], Awaitable[CallConfig]]
+StreamHandler: TypeAlias = Callable[[Outgoing, NextStream], AsyncIterator[Chunk]]
+GuardHandler: TypeAlias = Callable[[Call], Awaitable[Deny | None]]
+CallHandler: TypeAlias = Callable[[Call, NextAnswer], Awaitable[ToolAnswer]]
+AnswerHandler: TypeAlias = Callable[[Answered], Awaitable[Accept | None]]
+StopHandler: TypeAlias = Callable[[AfterStep], Awaitable[Stop | GoOn | None]]
+SummaryHandler: TypeAlias = Callable[[Summarising, NextSummary], Awaitable[Summary]]
+EventHandler: TypeAlias = Callable[[Recorded], None]
+FlushHandler: TypeAlias = Callable[[Flushed], None]
+PROMPT_SUBMIT: Final[Hook[PromptHandler]] = Hook(
+    "agent/prompt-submit", "serial", "refuse", 30, "the prompt's content, context behind it; may veto it"
+)
+ASSEMBLE: Final[Hook[AssembleHandler]] = Hook(
+    "system-prompt/assemble", "waterfall", "skip", 10, "the system text and the tools of this step"
+)
+SESSION_PREFIX: Final[Hook[PrefixHandler]] = Hook(
+    "agent/session-prefix", "waterfall", "skip", 30, "the messages before the whole history, once per instance"
+)
+PRE_STEP: Final[Hook[StepHandler]] = Hook(
+    "agent/pre-step", "serial", "skip", 30, "context that joins the history before this step's request"
+)
+REQUEST: Final[Hook[ConfigHandler]] = Hook("agent/request", "waterfall", "skip", 10, "the call config")
+STREAM: Final[Hook[StreamHandler]] = Hook(
+    "llm/stream", "waterfall", "end", 30, "the chunks of the reply, wrapped or replaced; never what is sent"
+)
+PRE_EXECUTE: Final[Hook[GuardHandler]] = Hook("tools/pre-execute", "serial", "refuse", 30, "nothing; may deny the call")
+EXECUTE: Final[Hook[CallHandler]] = Hook("tools/execute", "waterfall", "refuse", 120, "the answer of a call")
+POST_EXECUTE: Final[Hook[AnswerHandler]] = Hook(
+    "tools/post-execute", "serial", "skip", 30, "the answer that is recorded, context behind the last result"
+)
+TURN_STOP: Final[Hook[StopHandler]] = Hook(
+    "agent/turn-stop", "serial", "skip", 30, "whether the turn goes on, with context that says why"
+)
+SUMMARISE: Final[Hook[SummaryHandler]] = Hook(
+    "compaction/summarise", "waterfall", "skip", 120, "the summary that stands for the older part of the history"
+)
+OBSERVE: Final[Hook[EventHandler]] = Hook("log/observe", "observe", "skip", None, "nothing; sees each accepted event")
+FLUSH: Final[Hook[FlushHandler]] = Hook("session/flush", "observe", "skip", None, "nothing; is told what became durable")
+HOOKS: Final[tuple[Hook[Any], ...]] = (
+    PROMPT_SUBMIT,
+    ASSEMBLE,
+    SESSION_PREFIX,
+    PRE_STEP,
+    SUMMARISE,
+    REQUEST,
+    STREAM,
+    PRE_EXECUTE,
+    EXECUTE,
+    POST_EXECUTE,
+    TURN_STOP,
+    OBSERVE,
+    FLUSH,
+)
+"""Every hook, in the order in which a turn meets them."""

@@ -13,8 +13,8 @@ from msgspec import Struct
 from refold_protocol.errors import ConfigError
 from refold_server.config_types import PluginsConfig, Written
 from refold_server.plugins import OBSERVE, PluginRegistry, tool
-from refold_server.plugins.loading import load_plugins, plugin_sources
-from refold_server.plugins.registry import Plugins, registered
+from refold_server.plugins.plugin_loading import load_plugins, plugin_sources
+from refold_server.plugins.plugin_registry import Plugins, registered
 from refold_server.tools.tool_failure import Interrupted
 
 WRITTEN = Written("/c.toml", 7)
@@ -64,13 +64,13 @@ NOTHING = "def register(registry):\n    pass\n"
 def test_plugins_are_loaded_in_the_order_of_the_setting_and_named_after_their_files(load: Load) -> None:
     later = load.file("b.py", NOTHING)
     earlier = load.file("a.py", NOTHING)
-    assert [(one.plugin, one.origin) for one in load().brought] == [("b", str(later)), ("a", str(earlier))]
+    assert [(one.plugin, one.origin) for one in load().loaded] == [("b", str(later)), ("a", str(earlier))]
 
 
 def test_a_module_may_name_itself(load: Load) -> None:
     load.file("a.py", f'NAME = "notes"\n{NOTHING}')
     load.file("x/a.py", NOTHING)
-    assert [one.plugin for one in load().brought] == ["notes", "a"]
+    assert [one.plugin for one in load().loaded] == ["notes", "a"]
 
 
 def test_what_a_plugin_registers_is_there(load: Load) -> None:

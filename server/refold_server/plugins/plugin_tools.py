@@ -1,4 +1,4 @@
-"""Owns how a plugin's tool becomes one of refold's: its schema is fixed when it is registered, in one spelling.
+"""A plugin's tools as refold offers them: the schema is fixed when a tool is registered, in one spelling.
 
 Every provider renders tools before the history, so a schema whose bytes depend on a hash seed or change while the process
 lives would make the whole history be paid again. Keys and `required` lists are sorted; nothing else of a schema is touched.
@@ -17,15 +17,14 @@ from msgspec.structs import replace
 from refold_protocol.json_text import JsonText, compact_json, parse_strict
 from refold_protocol.session.events import ApprovalSubject
 from refold_protocol.session.header_types import ToolSchema
-from refold_server.plugins.frozen import frozen, frozen_tool
+from refold_server.plugins.hook_values import frozen, frozen_tool
 from refold_server.tools.tool import Proposal, ProposingTool, Tool, ToolContext, ToolOutput, text_output
 
 Params = TypeVar("Params", bound=Struct)
-
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class BroughtTool:
+class FixedTool:
     """A plugin's tool as it is offered: what it says of itself was asked once. Raises ValueError for what is no tool."""
 
     def __init__(self, tool: Tool) -> None:
