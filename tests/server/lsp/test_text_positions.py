@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.rpc.documents import Position, Range
-from refold_server.lsp.positions import Splice, difference, place_of, position_of, span_of, spliced, text_edits
+from refold_protocol.rpc.lsp_types import Position, Range
+from refold_server.lsp.text_positions import Splice, difference, place_of, position_of, span_of, spliced, text_edits
 
 ENCODINGS = ("utf-8", "utf-16", "utf-32")
 CODECS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}

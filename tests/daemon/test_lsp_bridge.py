@@ -90,7 +90,7 @@ def test_native_methods_are_served_while_documents_wait(place: Place) -> None:
 
 LATE = """
 import sys
-from refold_server.lsp import wing
+from refold_server.lsp import lsp_bridge as wing
 from refold_server.main import main
 wing.LATER_S = 3600
 sys.argv[1:] = ["serve"]
@@ -165,7 +165,7 @@ def test_a_client_that_announces_documents_has_it_imported(place: Place) -> None
 
 STUCK = """
 import sys, threading
-from refold_server.lsp import serving
+from refold_server.lsp import lsp_bridge as serving
 from refold_server.main import main
 def stuck(*given):
     sys.stderr.write("importing\\n")

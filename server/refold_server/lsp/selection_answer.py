@@ -1,4 +1,4 @@
-"""Owns the form in which a model says what takes the place of a selection, and the way from there to an edit of a text.
+"""The form in which a model says what takes the place of a selection, and the way from there to an edit of a text.
 
 The form: one fenced block with the info string `replacement`, anywhere in the last reply of the turn.
 
@@ -16,8 +16,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from refold_server.lsp.edits import Change, EditRefused
-from refold_server.lsp.positions import Splice
+from refold_server.lsp.editor_edits import Change, EditRefused
+from refold_server.lsp.text_positions import Splice
 
 INFO: Final = "replacement"
 """The info string."""

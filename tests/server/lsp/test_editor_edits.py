@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from refold_protocol.rpc.commands import EditOutcome
 from refold_protocol.rpc.errors import ErrorObject
-from refold_server.lsp import edits
-from refold_server.lsp.documents import OpenDocument
-from refold_server.lsp.edits import EditRefused, apply_text_edit, rewritten
-from refold_server.lsp.positions import Splice
+from refold_server.lsp import editor_edits as edits
+from refold_server.lsp.editor_edits import EditRefused, apply_text_edit, rewritten
+from refold_server.lsp.selection_commands import EditOutcome
+from refold_server.lsp.text_positions import OpenDocument, Splice
 from refold_server.rpc.peer import PeerError, PeerGoneError
 from tests.support.language import NotingClient
 

@@ -1,24 +1,26 @@
-"""Owns the edit of a text, wherever it is: on disk, or in the editor where it has unsaved changes.
+"""The edit of a text, wherever it is: on disk, or in the editor where it has unsaved changes.
 
-A file that is not open, or open without changes, is edited on disk, and editors reload it. One with unsaved changes is
-edited through `workspace/applyEdit` with its version: disk and editor would drift apart otherwise, and the person could not
-undo it. Never creates a file, and never writes over what it did not see.
+A file that is not open, or open without changes, is edited on disk, in the way in which tools replace files, and editors reload
+it. One with unsaved changes is edited through `workspace/applyEdit` with its version: disk and editor would drift apart
+otherwise, and the person could not undo it. Never creates a file, and never writes over what it did not see. Confinement to a
+workspace is the caller's affair.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import PurePath
-from typing import Protocol, TypeAlias
+from pathlib import Path, PurePath
+from typing import Final, Protocol, TypeAlias
 
 import anyio.to_thread
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from refold_protocol.json_text import repair_surrogates
-from refold_protocol.rpc.commands import EditOutcome
-from refold_protocol.rpc.documents import (
+from refold_protocol.rpc.lsp_types import (
     ApplyEditParams,
     ApplyEditResult,
     DocumentEdit,
@@ -26,12 +28,60 @@ from refold_protocol.rpc.documents import (
     VersionedDocument,
     WorkspaceEdit,
 )
-from refold_server.lsp.disk import DiskText, read_text, replace_text
-from refold_server.lsp.documents import OpenDocument, document_at, document_named
-from refold_server.lsp.positions import Splice, difference, spliced, text_edits
+from refold_server.lsp.text_positions import OpenDocument, Splice, difference, document_at, document_named, spliced, text_edits
 from refold_server.rpc.peer import PeerError, PeerGoneError
-from refold_server.tools.atomic_write import FileChangedError
+from refold_server.tools.atomic_write import FileChangedError, may_write, write_over
 from refold_server.tools.open_buffers import is_same_text
+from refold_server.tools.text_file import BYTE_ORDER_MARK
+
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+class EditOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A document that was edited. `unsaved`: in the editor only, because it had unsaved changes there; else on disk.
+    `version` is that of the open document on which the edit was made."""
+
+    path: str
+    unsaved: bool
+    version: int | None = None
+
+
+class DiskText(Struct, frozen=True):
+    """A file's bytes and, where they are UTF-8, its text without the byte order mark."""
+
+    data: bytes
+    text: str | None
+
+
+def read_text(path: str) -> DiskText | None:
+    """Read a file; None where there is none. Raises OSError."""
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        return DiskText(data, data.removeprefix(BYTE_ORDER_MARK).decode())
+    except UnicodeDecodeError:
+        return DiskText(data, None)
+
+
+def replace_text(path: str, before: DiskText, text: str) -> None:
+    """Write `text` in the place of `before`, which the file must still hold; permissions and byte order mark stay.
+
+    Raises FileChangedError, OSError (so for a file whose mode takes no text from this user), and UnicodeEncodeError for half a
+    surrogate pair.
+    """
+    real = Path(os.path.realpath(path))
+    data = (BYTE_ORDER_MARK if before.data.startswith(BYTE_ORDER_MARK) else b"") + text.encode()
+    folder = os.open(real.parent, _FOLDER_FLAGS)
+    try:
+        if not may_write(folder, real.name):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        write_over(folder, real.name, before.data, data, partial(os.open, real.name, _FILE_FLAGS, dir_fd=folder))
+    finally:
+        os.close(folder)
+
 
 Change: TypeAlias = Callable[[str], Sequence[Splice]]
 """Gives the replacements for a text as it is now, in order and apart, none for a text that stays. Raises EditRefused where

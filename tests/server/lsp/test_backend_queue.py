@@ -10,11 +10,10 @@ import pytest
 from msgspec import Raw
 
 from refold_protocol.rpc.errors import WireError
-from refold_server.lsp import wing as wing_module
-from refold_server.lsp.documents import OpenDocument
-from refold_server.lsp.mounted import Deferred
-from refold_server.lsp.wing import BURST, Wing
-from tests.support.language import NotingLibrary
+from refold_server.lsp import lsp_bridge
+from refold_server.lsp.lsp_bridge import BURST, BackendQueue
+from refold_server.lsp.text_positions import OpenDocument
+from tests.support.language import NotingLibrary, raw
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +23,7 @@ NOTHING = Raw(b"{}")
 @pytest.fixture(autouse=True)
 def begins_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have nothing begin because some time passed."""
-    monkeypatch.setattr(wing_module, "LATER_S", 3600)
+    monkeypatch.setattr(lsp_bridge, "LATER_S", 3600)
 
 
 class Import:
@@ -35,10 +34,10 @@ class Import:
         self.began = threading.Event()
         self.go_on = threading.Event()
         self._failure = failure
-        self.wing = Wing(self._mount)
-        self.wing.start()
+        self.queue = BackendQueue(self._make)
+        self.queue.start()
 
-    def _mount(self) -> NotingLibrary:
+    def _make(self) -> NotingLibrary:
         self.began.set()
         self.go_on.wait()
         if self._failure is not None:
@@ -48,7 +47,7 @@ class Import:
     async def there(self) -> None:
         """Let it come, and wait until it has caught up."""
         self.go_on.set()
-        await self.wing.in_turn(lambda library: None)
+        await self.queue.in_turn(lambda library: None)
 
 
 def importing_threads() -> list[threading.Thread]:
@@ -57,19 +56,19 @@ def importing_threads() -> list[threading.Thread]:
 
 async def test_what_is_asked_before_the_library_is_there_is_done_in_order_when_it_is() -> None:
     importing = Import()
-    wing = importing.wing
-    wing.notify("one", NOTHING)
-    first = asyncio.create_task(wing.request("two", NOTHING))
+    queue = importing.queue
+    queue.notify("one", NOTHING)
+    first = asyncio.create_task(queue.request("two", NOTHING))
     await asyncio.sleep(0)
-    wing.notify("three", NOTHING)
-    reading = asyncio.create_task(wing.documents())
+    queue.notify("three", NOTHING)
+    reading = asyncio.create_task(queue.documents())
     await asyncio.sleep(0)
-    wing.notify("four", NOTHING)
+    queue.notify("four", NOTHING)
     assert importing.library.seen == []
     importing.library.open = (OpenDocument("file:///a", "/a", 1, "text"),)
     await importing.there()
     assert importing.library.seen == ["one", "two", "three", "documents", "four"]
-    assert await first is None
+    assert await first == raw(None)
     assert await reading == importing.library.open
 
 
@@ -77,20 +76,20 @@ async def test_more_than_a_burst_waits_in_order_and_newcomers_stay_behind_it() -
     importing = Import()
     names = [f"n{number}" for number in range(3 * BURST)]
     for name in names:
-        importing.wing.notify(name, NOTHING)
-    importing.wing.notify("last", NOTHING)
+        importing.queue.notify(name, NOTHING)
+    importing.queue.notify("last", NOTHING)
     await importing.there()
-    importing.wing.notify("new", NOTHING)
+    importing.queue.notify("new", NOTHING)
     assert importing.library.seen == [*names, "last", "new"]
 
 
 async def test_what_comes_while_others_still_wait_does_not_overtake_them() -> None:
     importing = Import()
     for number in range(3 * BURST):
-        importing.wing.notify(f"n{number}", NOTHING)
-    first = asyncio.create_task(importing.wing.in_turn(lambda library: importing.wing.notify("caused", NOTHING)))
+        importing.queue.notify(f"n{number}", NOTHING)
+    first = asyncio.create_task(importing.queue.in_turn(lambda library: importing.queue.notify("caused", NOTHING)))
     await asyncio.sleep(0)
-    importing.wing.notify("after", NOTHING)
+    importing.queue.notify("after", NOTHING)
     await first_done(importing, first)
     assert importing.library.seen[-2:] == ["after", "caused"]
 
@@ -104,19 +103,19 @@ async def first_done(importing: Import, first: asyncio.Task[None]) -> None:
 async def test_once_it_is_there_nothing_waits_a_turn_of_the_loop() -> None:
     importing = Import()
     await importing.there()
-    importing.wing.notify("now", NOTHING)
+    importing.queue.notify("now", NOTHING)
     assert importing.library.seen == ["now"]
 
 
 async def test_nothing_is_imported_before_somebody_waits_or_the_time_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
     importing = Import()
-    importing.wing.notify("one", NOTHING)
+    importing.queue.notify("one", NOTHING)
     assert not importing.began.is_set()
-    waiting = asyncio.create_task(importing.wing.documents())
+    waiting = asyncio.create_task(importing.queue.documents())
     await asyncio.to_thread(importing.began.wait)
     importing.go_on.set()
     await waiting
-    monkeypatch.setattr(wing_module, "LATER_S", 0)
+    monkeypatch.setattr(lsp_bridge, "LATER_S", 0)
     later = Import()
     await asyncio.to_thread(later.began.wait)
     await later.there()
@@ -124,7 +123,7 @@ async def test_nothing_is_imported_before_somebody_waits_or_the_time_has_come(mo
 
 async def test_it_is_imported_once_however_many_wait() -> None:
     importing = Import()
-    waiting = [asyncio.create_task(importing.wing.documents()) for _ in range(5)]
+    waiting = [asyncio.create_task(importing.queue.documents()) for _ in range(5)]
     await asyncio.to_thread(importing.began.wait)
     (thread,) = importing_threads()
     assert thread.daemon, "the end of the process must not wait for it"
@@ -132,32 +131,32 @@ async def test_it_is_imported_once_however_many_wait() -> None:
     await asyncio.gather(*waiting)
 
 
-async def test_a_library_that_cannot_be_mounted_refuses_requests_and_has_no_documents(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_library_that_cannot_be_loaded_refuses_requests_and_has_no_documents(caplog: pytest.LogCaptureFixture) -> None:
     importing = Import(ImportError("no such library"))
-    waiting = asyncio.create_task(importing.wing.request("m", NOTHING))
+    waiting = asyncio.create_task(importing.queue.request("m", NOTHING))
     await asyncio.sleep(0)
-    importing.wing.notify("n", NOTHING)
+    importing.queue.notify("n", NOTHING)
     importing.go_on.set()
     with pytest.raises(WireError) as refused:
         await waiting
     assert refused.value.error.code == -32603
     assert caplog.records[0].message.split(":")[0] in str(refused.value)
-    assert await importing.wing.documents() == ()
+    assert await importing.queue.documents() == ()
     with pytest.raises(WireError, match="a fault of refold itself"):
-        await importing.wing.request("m", NOTHING)
+        await importing.queue.request("m", NOTHING)
 
 
 async def test_a_request_gives_what_the_library_gives_or_raises() -> None:
     importing = Import()
     await importing.there()
-    importing.library.result = {"a": 1}
-    assert await importing.wing.request("m", NOTHING) == {"a": 1}
+    importing.library.result = raw({"a": 1})
+    assert await importing.queue.request("m", NOTHING) == raw({"a": 1})
     importing.library.result = ZeroDivisionError()
     with pytest.raises(ZeroDivisionError):
-        await importing.wing.request("m", NOTHING)
+        await importing.queue.request("m", NOTHING)
 
 
-async def test_a_deferred_result_is_made_in_the_task_of_the_request() -> None:
+async def test_a_commands_result_is_made_in_the_task_of_the_request() -> None:
     importing = Import()
     await importing.there()
     tasks: list[Any] = []
@@ -166,14 +165,14 @@ async def test_a_deferred_result_is_made_in_the_task_of_the_request() -> None:
         tasks.append(asyncio.current_task())
         return "made"
 
-    importing.library.result = Deferred(work)
-    assert await importing.wing.request("m", NOTHING) == "made"
+    importing.library.result = work
+    assert await importing.queue.request("m", NOTHING) == "made"
     assert tasks == [asyncio.current_task()]
 
 
 async def test_a_request_that_was_cancelled_while_it_waited_is_not_asked() -> None:
     importing = Import()
-    waiting = asyncio.create_task(importing.wing.request("m", NOTHING))
+    waiting = asyncio.create_task(importing.queue.request("m", NOTHING))
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.wait({waiting})
@@ -184,8 +183,8 @@ async def test_a_request_that_was_cancelled_while_it_waited_is_not_asked() -> No
 
 async def test_a_notification_that_breaks_the_library_costs_itself_only(caplog: pytest.LogCaptureFixture) -> None:
     importing = Import()
-    importing.wing.notify("broken", NOTHING)
-    importing.wing.notify("good", NOTHING)
+    importing.queue.notify("broken", NOTHING)
+    importing.queue.notify("good", NOTHING)
     await importing.there()
     assert importing.library.seen == ["broken", "good"]
     assert caplog.records[0].message == "broken"
@@ -194,10 +193,10 @@ async def test_a_notification_that_breaks_the_library_costs_itself_only(caplog: 
 async def test_the_end_of_the_connection_answers_what_waits_and_no_library_comes_after_it() -> None:
     importing = Import()
     importing.library.open = (OpenDocument("file:///a", "/a", 1, "text"),)
-    asking = asyncio.create_task(importing.wing.request("m", NOTHING))
-    reading = asyncio.create_task(importing.wing.documents())
+    asking = asyncio.create_task(importing.queue.request("m", NOTHING))
+    reading = asyncio.create_task(importing.queue.documents())
     await asyncio.to_thread(importing.began.wait)
-    importing.wing.close()
+    importing.queue.close()
     assert await reading == ()
     with pytest.raises(WireError) as refused:
         await asking
@@ -206,11 +205,11 @@ async def test_the_end_of_the_connection_answers_what_waits_and_no_library_comes
     importing.go_on.set()
     await asyncio.to_thread(thread.join)
     await asyncio.sleep(0)
-    assert await importing.wing.documents() == ()
+    assert await importing.queue.documents() == ()
 
 
 async def test_an_end_before_the_import_began_leaves_it_undone() -> None:
     importing = Import()
-    importing.wing.close()
-    assert await importing.wing.documents() == ()
+    importing.queue.close()
+    assert await importing.queue.documents() == ()
     assert not importing.began.is_set()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_server.lsp.documents import OpenDocument, document_at, document_named, folder_of, path_of_uri
+from refold_server.lsp.text_positions import OpenDocument, document_at, document_named, folder_of, path_of_uri
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Owns the shapes of LSP 3.17 by which the daemon speaks of a client's documents: places, edits, actions, messages.
+"""The shapes of LSP 3.17 by which the daemon speaks of a client's documents: places, edits, actions, messages.
 
 Written as LSP has them. What clients send about documents is read by pygls; from these the daemon builds what it says.
 """

@@ -1,20 +1,69 @@
-"""Owns the arithmetic of positions: between LSP's lines and columns and places in a text, in all three encodings.
+"""Open documents, their files, and the arithmetic of positions: between LSP's lines and columns and places in a text.
 
-Places are counted in code points. Lines end at `\\n`, `\\r\\n` or `\\r` and at nothing else, whatever Python takes for a line
-end. Every position is a place: one inside a character is its start, one behind a line's end is that end, before its line
-break, and one behind the last line is the end of the text. Pure.
+Places are counted in code points, in all three encodings. Lines end at `\\n`, `\\r\\n` or `\\r` and at nothing else, whatever
+Python takes for a line end. Every position is a place: one inside a character is its start, one after a line's end is that end,
+before its line break, and one after the last line is the end of the text.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from itertools import islice
+from pathlib import PurePath
 from typing import Final
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from msgspec import Struct
 
-from refold_protocol.rpc.documents import Position, Range, TextEdit
+from refold_protocol.rpc.lsp_types import Position, Range, TextEdit
+
+
+class OpenDocument(Struct, frozen=True):
+    """An open document as of one moment. `path` is None for one that is no file, like a new buffer. `saved`: the client
+    saved this version, or its text was written to disk from here. `language` is the client's id of its language."""
+
+    uri: str
+    path: str | None
+    version: int
+    text: str
+    saved: bool = False
+    language: str = ""
+
+
+def path_of_uri(uri: str) -> str | None:
+    """Give the absolute path that a `file:` URI names, with links in it as they are; None for any other URI."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # brackets that are no host
+        return None
+    path = os.fsdecode(unquote_to_bytes(parts.path))
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not path.startswith("/") or "\0" in path:
+        return None
+    return path
+
+
+def document_named(documents: Sequence[OpenDocument], uri: str) -> OpenDocument | None:
+    """Give the document with that URI, however either is escaped."""
+    wanted = unquote(uri)
+    return next((document for document in documents if unquote(document.uri) == wanted), None)
+
+
+def document_at(documents: Sequence[OpenDocument], path: str) -> OpenDocument | None:
+    """Give the document whose file is `path`, by whatever links either leads there. Reads the file system."""
+    real = os.path.realpath(path)
+    for document in documents:
+        if document.path is not None and os.path.realpath(document.path) == real:
+            return document
+    return None
+
+
+def folder_of(path: str, folders: Sequence[str]) -> str | None:
+    """Give the innermost of the folders in which a file lies, compared by the parts of paths; None where none has it."""
+    parts = PurePath(path).parts
+    holding = [folder for folder in folders if parts[: len(PurePath(folder).parts)] == PurePath(folder).parts]
+    return max(holding, key=lambda folder: len(PurePath(folder).parts), default=None)
 
 
 class Splice(Struct, frozen=True):

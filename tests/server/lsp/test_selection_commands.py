@@ -12,13 +12,12 @@ import pytest
 from msgspec import UNSET, Raw
 
 from refold_protocol.errors import LogUnwritableError
-from refold_protocol.rpc.commands import CommandResult
 from refold_protocol.rpc.errors import WireError
 from refold_protocol.rpc.language import EDIT, EXPLAIN
 from refold_protocol.session.messages import Source, text_of
-from refold_server.lsp import commands as commands_module
-from refold_server.lsp.commands import MAX_MESSAGE, Commands, Workbench
-from refold_server.lsp.documents import OpenDocument
+from refold_server.lsp import selection_commands
+from refold_server.lsp.selection_commands import MAX_MESSAGE, CommandResult, SelectionCommands, SelectionServices
+from refold_server.lsp.text_positions import OpenDocument
 from refold_server.sessions.registry import Sessions
 from refold_storage.memory import MemoryStore
 from tests.support.editor import span
@@ -29,7 +28,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Bench:
-    """Commands over a store in memory, with a provider that says what a test says."""
+    """SelectionCommands over a store in memory, with a provider that says what a test says."""
 
     def __init__(self, root: Path, sessions: Sessions, provider: ScriptedProvider, tasks: Tasks) -> None:
         self.file = root / "sub" / "a.txt"
@@ -44,8 +43,8 @@ class Bench:
         self.open = OpenDocument(self.file.as_uri(), str(self.file), 1, "old\n")
         self.typed_meanwhile: str | None = None
         source = Source("client", "test")
-        bench = Workbench(self, self._folders, self._sessions, source, self.client.notify, tasks.spawn)
-        self.commands = Commands(bench)
+        bench = SelectionServices(self, self._folders, self._sessions, source, self.client.notify, tasks.spawn)
+        self.commands = SelectionCommands(bench)
 
     async def documents(self) -> tuple[OpenDocument, ...]:
         return (self.open,)
@@ -168,7 +167,7 @@ async def test_a_fault_behind_the_reply_is_told_and_costs_nobody_else(
         raise failure
 
     async with benched(tmp_path, "```replacement\nnew\n```") as bench:
-        monkeypatch.setattr(commands_module, "apply_text_edit", fails)
+        monkeypatch.setattr(selection_commands, "apply_text_edit", fails)
         await bench.run(EDIT)
         await bench.tasks.done()
         assert bench.client.notified == [("window/showMessage", {"type": 1, "message": said})]

@@ -12,8 +12,8 @@ from msgspec import Raw
 from refold_protocol.rpc.errors import ErrorObject, WireError
 from refold_protocol.rpc.initialize import InitializeParams
 from refold_protocol.rpc.methods import LANGUAGE_METHODS
-from refold_server.lsp.documents import OpenDocument
-from refold_server.lsp.side import LanguageSide
+from refold_server.lsp.lsp_bridge import LspBridge
+from refold_server.lsp.text_positions import OpenDocument
 from refold_server.rpc.peer import PeerError, PeerGoneError
 from refold_server.tools.open_buffers import OpenBuffer
 from refold_server.tools.tool_failure import ToolFailure
@@ -25,21 +25,21 @@ DYNAMIC: Any = {"textDocument": {"codeAction": {"dynamicRegistration": True}}}
 
 
 class Side:
-    """A language-server side with doubles around it; `failure` is what mounting raises."""
+    """A language-server side with doubles around it; `failure` is what making the backend raises."""
 
     def __init__(self, capabilities: Any, failure: Exception | None = None, **answers: Any) -> None:
         self.library = NotingLibrary()
         self.client = NotingClient(**answers)
-        self.mounted = 0
+        self.made = 0
         self._failure = failure
         tasks = Tasks()
-        self.side = LanguageSide(self.client, self._no_sessions, tasks.spawn, self._mount)
+        self.bridge = LspBridge(self.client, self._no_sessions, tasks.spawn, self._make)
         given = raw({"capabilities": capabilities})
-        self.side.begin(msgspec.json.decode(given, type=InitializeParams), given)
-        self.handlers = self.side.handlers()
+        self.bridge.begin(msgspec.json.decode(given, type=InitializeParams), given)
+        self.handlers = self.bridge.handlers()
 
-    def _mount(self, *given: Any) -> NotingLibrary:
-        self.mounted += 1
+    def _make(self, *given: Any) -> NotingLibrary:
+        self.made += 1
         if self._failure is not None:
             raise self._failure
         return self.library
@@ -58,9 +58,9 @@ async def test_a_client_that_needs_it_not_has_unknown_methods_and_nothing_open()
         else:
             assert await side.handlers[row.name](Raw(b"{}")) is None
     assert await side.handlers["initialized"](None) is None
-    assert await side.side.snapshot() == ()
-    side.side.close()
-    assert side.mounted == 0
+    assert await side.bridge.snapshot() == ()
+    side.bridge.close()
+    assert side.made == 0
 
 
 async def test_a_client_that_needs_it_is_served_in_order() -> None:
@@ -69,13 +69,13 @@ async def test_a_client_that_needs_it_is_served_in_order() -> None:
     await side.handlers["textDocument/didOpen"](Raw(b"{}"))
     assert await side.handlers["textDocument/codeAction"](Raw(b"{}")) == raw([])
     assert side.library.seen == ["textDocument/didOpen", "textDocument/codeAction"]
-    assert side.mounted == 1
+    assert side.made == 1
 
 
 async def test_file_tools_see_the_documents_that_are_files() -> None:
     side = Side({"textDocument": {"synchronization": {}}})
     side.library.open = (OpenDocument("file:///a", "/a", 3, "text", True), OpenDocument("untitled:1", None, 1, "new"))
-    assert await side.side.snapshot() == (OpenBuffer("/a", "text", 3, True),)
+    assert await side.bridge.snapshot() == (OpenBuffer("/a", "text", 3, True),)
 
 
 DIRTY = OpenDocument("file:///w/a%20b", "/w/a b", 3, "1\n\ud83d2\n")
@@ -92,8 +92,8 @@ def editable(*, applies: bool = True, **answers: Any) -> Side:
 
 async def test_a_tool_has_an_unsaved_file_edited_with_its_version_and_under_its_label() -> None:
     side = editable(applyEdit={"applied": True})
-    _, buffer = await side.side.snapshot()
-    await side.side.edit(buffer, "1\n\ufffd4\n", "refold: a b")
+    _, buffer = await side.bridge.snapshot()
+    await side.bridge.edit(buffer, "1\n\ufffd4\n", "refold: a b")
     ((method, params),) = side.client.asked
     assert (method, params["label"]) == ("workspace/applyEdit", "refold: a b")
     (edited,) = params["edit"]["documentChanges"]
@@ -105,13 +105,13 @@ async def test_a_tool_has_an_unsaved_file_edited_with_its_version_and_under_its_
 
 async def test_a_tool_is_told_that_a_file_is_not_open_as_it_was() -> None:
     side = editable(applyEdit={"applied": True})
-    _, buffer = await side.side.snapshot()
+    _, buffer = await side.bridge.snapshot()
     for now in ((), (OpenDocument(DIRTY.uri, DIRTY.path, 4, DIRTY.text),), (OpenDocument(DIRTY.uri, DIRTY.path, 3, "x"),)):
         side.library.open = now
         with pytest.raises(ToolFailure) as caught:
-            await side.side.edit(buffer, "x", "label")
+            await side.bridge.edit(buffer, "x", "label")
         assert caught.value.code == "STALE"
-        await side.side.saved(buffer)
+        await side.bridge.saved(buffer)
     assert side.client.asked == []
     assert side.library.on_disk == []
 
@@ -123,9 +123,9 @@ async def test_a_tool_is_told_why_an_editor_did_not_edit() -> None:
         (editable(applyEdit=PeerGoneError("gone")), "nothing was changed: the editor was asked to edit a b and failed: gone"),
         (editable(applies=False), "nothing was changed: a b has unsaved changes in an editor that cannot be asked to edit"),
     ):
-        _, buffer = await side.side.snapshot()
+        _, buffer = await side.bridge.snapshot()
         with pytest.raises(ToolFailure) as caught:
-            await side.side.edit(buffer, "x", "label")
+            await side.bridge.edit(buffer, "x", "label")
         assert caught.value.code == "TOOL_FAILED"
         assert caught.value.message.startswith(said)
 
@@ -133,15 +133,15 @@ async def test_a_tool_is_told_why_an_editor_did_not_edit() -> None:
 async def test_a_client_with_nothing_open_has_nothing_to_edit_and_is_told_nothing() -> None:
     side = Side({})
     with pytest.raises(ToolFailure, match="changed or closed in the editor"):
-        await side.side.edit(OpenBuffer("/a", "", 1), "x", "label")
-    await side.side.saved(OpenBuffer("/a", "", 1))
-    assert side.mounted == 0
+        await side.bridge.edit(OpenBuffer("/a", "", 1), "x", "label")
+    await side.bridge.saved(OpenBuffer("/a", "", 1))
+    assert side.made == 0
 
 
 async def test_a_tool_that_wrote_a_clean_files_disk_has_that_remembered() -> None:
     side = editable()
-    _, buffer = await side.side.snapshot()
-    await side.side.saved(buffer)
+    _, buffer = await side.bridge.snapshot()
+    await side.bridge.saved(buffer)
     assert side.library.on_disk == [DIRTY]
 
 
@@ -161,7 +161,7 @@ async def test_nothing_is_registered_that_cannot_be_served_or_need_not_be() -> N
     static = Side({"textDocument": {"codeAction": {}}})
     await static.handlers["initialized"](None)
     assert (broken.client.asked, static.client.asked) == ([], [])
-    assert static.mounted == 0, "and nothing is imported for it"
+    assert static.made == 0, "and nothing is imported for it"
 
 
 @pytest.mark.parametrize("answer", [PeerError(ErrorObject(-32601, "what?")), PeerGoneError("gone")])
@@ -176,9 +176,9 @@ async def test_a_client_that_does_not_register_is_left_in_peace(answer: Exceptio
 async def test_the_end_answers_what_waits_and_begins_nothing() -> None:
     side = Side({"textDocument": {"synchronization": {}}})
     await side.handlers["textDocument/didOpen"](Raw(b"{}"))
-    side.side.close()
+    side.bridge.close()
     with pytest.raises(WireError, match="cancelled"):
         await side.handlers["textDocument/codeAction"](Raw(b"{}"))
-    assert await side.side.snapshot() == ()
+    assert await side.bridge.snapshot() == ()
     await asyncio.sleep(0)
-    assert side.mounted == 0
+    assert side.made == 0

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from refold_server.lsp import disk
-from refold_server.lsp.disk import MARK, DiskText, read_text, replace_text
+from refold_server.lsp import editor_edits as disk
+from refold_server.lsp.editor_edits import DiskText, read_text, replace_text
 from refold_server.tools.atomic_write import FileChangedError, replace_file
+from refold_server.tools.text_file import BYTE_ORDER_MARK
 from refold_server.tools.workspace_path import Workspace, WorkspacePath
 
 
@@ -33,7 +34,7 @@ def test_a_file_is_read_with_its_text_where_it_has_one(tmp_path: Path) -> None:
     file = tmp_path / "a"
     assert read_text(str(file)) is None
     assert made(file, "é\r\n".encode()) == DiskText("é\r\n".encode(), "é\r\n")
-    assert made(file, MARK + b"a") == DiskText(MARK + b"a", "a")
+    assert made(file, BYTE_ORDER_MARK + b"a") == DiskText(BYTE_ORDER_MARK + b"a", "a")
     assert made(file, b"\xff") == DiskText(b"\xff", None)
     with pytest.raises(OSError, match="directory"):
         read_text(str(tmp_path))
@@ -48,8 +49,8 @@ def test_the_text_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path) -> N
 
 def test_the_byte_order_mark_stays(tmp_path: Path) -> None:
     file = tmp_path / "a"
-    replace_text(str(file), made(file, MARK + b"old"), "new")
-    assert file.read_bytes() == MARK + b"new"
+    replace_text(str(file), made(file, BYTE_ORDER_MARK + b"old"), "new")
+    assert file.read_bytes() == BYTE_ORDER_MARK + b"new"
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o600])
@@ -172,7 +173,7 @@ def test_special_bits_of_a_file_of_somebody_else_stay(tmp_path: Path) -> None:
 def test_a_file_that_its_mode_protects_is_refused_as_tools_refuse_it(tmp_path: Path) -> None:
     """In another process, which is somebody else by its real user: root may write everything."""
     program = (
-        "import os, sys; from refold_server.lsp.disk import *\n"
+        "import os, sys; from refold_server.lsp.editor_edits import *\n"
         "if os.geteuid() == 0: os.setreuid(65534, 0)\n"
         "try: replace_text(sys.argv[1], read_text(sys.argv[1]), 'new')\n"
         "except PermissionError as error: sys.exit(f'{error.errno} {error.filename}')"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_server.lsp.edits import EditRefused
-from refold_server.lsp.positions import Splice, spliced
-from refold_server.lsp.replacement import FORMAT, INFO, change_of, fenced, fitted, replacement_in
+from refold_server.lsp.editor_edits import EditRefused
+from refold_server.lsp.selection_answer import FORMAT, INFO, change_of, fenced, fitted, replacement_in
+from refold_server.lsp.text_positions import Splice, spliced
 
 
 @pytest.mark.parametrize(
