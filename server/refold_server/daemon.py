@@ -28,7 +28,7 @@ from refold_server.config import load_config
 from refold_server.config_types import Config
 from refold_server.enduring import run_to_its_end
 from refold_server.host import Surroundings, surroundings
-from refold_server.lsp.lsp_bridge import LspBridge
+from refold_server.lsp.lsp_bridge import LspBridge, pygls_backend
 from refold_server.plugins.plugin_loading import ImportThreads
 from refold_server.rpc.approval_requests import ApprovalRequests
 from refold_server.rpc.dispatch import Handler, Service
@@ -96,7 +96,7 @@ class Daemon:
         self._opening = asyncio.Lock()
         self._aside = ImportThreads()
         self._trace = Trace(endpoint.notify)
-        self._language = LspBridge(endpoint, self._sessions, self._spawn)
+        self._language = LspBridge(endpoint, self._sessions, self._spawn, pygls_backend)
         self._group: asyncio.TaskGroup
 
     async def run(self, handover: Handover) -> int:

@@ -90,9 +90,9 @@ def test_native_methods_are_served_while_documents_wait(place: Place) -> None:
 
 LATE = """
 import sys
-from refold_server.lsp import lsp_bridge as wing
+from refold_server.lsp import lsp_bridge
 from refold_server.main import main
-wing.LATER_S = 3600
+lsp_bridge.LATER_S = 3600
 sys.argv[1:] = ["serve"]
 sys.addaudithook(lambda event, given: event == "import" and given[0] == "pygls" and sys.stderr.write("pygls"))
 sys.exit(main())
@@ -165,12 +165,12 @@ def test_a_client_that_announces_documents_has_it_imported(place: Place) -> None
 
 STUCK = """
 import sys, threading
-from refold_server.lsp import lsp_bridge as serving
+from refold_server.lsp import lsp_bridge
 from refold_server.main import main
 def stuck(*given):
     sys.stderr.write("importing\\n")
     threading.Event().wait()
-serving.mount_pygls = stuck
+lsp_bridge.pygls_backend = stuck
 sys.argv[1:] = ["serve"]
 sys.exit(main())
 """

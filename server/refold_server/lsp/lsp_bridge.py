@@ -278,7 +278,7 @@ class LspBridge:
         client: LspClient,
         sessions: Callable[[], Awaitable[Sessions]],
         spawn: Spawn,
-        make: MakeBackend = pygls_backend,
+        make: MakeBackend,
     ) -> None:
         self._client = client
         self._sessions = sessions

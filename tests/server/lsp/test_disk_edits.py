@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from refold_server.lsp import editor_edits as disk
+from refold_server.lsp import editor_edits
 from refold_server.lsp.editor_edits import DiskText, read_text, replace_text
 from refold_server.tools.atomic_write import FileChangedError, replace_file
 from refold_server.tools.text_file import BYTE_ORDER_MARK
@@ -114,11 +114,11 @@ def test_a_disk_that_is_full_leaves_the_old_text_and_nothing_beside_it(tmp_path:
     def full(*given: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(disk.os, "fsync", full)
+    monkeypatch.setattr(editor_edits.os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         replace_text(str(file), before, "new")
     (tmp_path / "b").hardlink_to(file)
-    monkeypatch.setattr(disk.os, "posix_fallocate", full)
+    monkeypatch.setattr(editor_edits.os, "posix_fallocate", full)
     with pytest.raises(OSError, match="No space"):
         replace_text(str(file), before, "new, and longer")
     assert file.read_bytes() == b"old\n"
@@ -136,7 +136,7 @@ def test_a_write_in_place_that_fails_half_way_is_taken_back(tmp_path: Path, monk
         done(*given)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(disk.os, call, half)
+    monkeypatch.setattr(editor_edits.os, call, half)
     with pytest.raises(OSError, match="No space"):
         replace_text(str(file), before, "new, and longer")
     assert file.read_bytes() == b"old\n"
@@ -153,7 +153,7 @@ def test_an_owner_that_a_new_file_could_not_have_stays(tmp_path: Path, monkeypat
     def not_root(*_given: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(disk.os, "fchown", not_root)
+    monkeypatch.setattr(editor_edits.os, "fchown", not_root)
     replace_text(str(file), before, "new")
     assert file.read_bytes() == b"new"
     assert (file.stat().st_uid, file.stat().st_gid) == (status.st_uid, status.st_gid)

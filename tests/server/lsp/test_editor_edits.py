@@ -11,7 +11,7 @@ import pytest
 from msgspec import Raw
 
 from refold_protocol.rpc.errors import ErrorObject
-from refold_server.lsp import editor_edits as edits
+from refold_server.lsp import editor_edits
 from refold_server.lsp.editor_edits import EditRefused, apply_text_edit, rewritten
 from refold_server.lsp.selection_commands import EditOutcome
 from refold_server.lsp.text_positions import OpenDocument, Splice
@@ -178,14 +178,14 @@ async def test_a_document_that_changes_while_the_disk_is_read_is_taken_as_it_is_
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     editor = DoubleEditor(opened(file, "1\n2\n3\n"))
-    find = edits.document_at
+    find = editor_edits.document_at
 
     def types_meanwhile(documents: Any, path: str) -> Any:
         found = find(documents, path)
         editor.open = (opened(file, "typed 2"),)
         return found
 
-    monkeypatch.setattr(edits, "document_at", types_meanwhile)
+    monkeypatch.setattr(editor_edits, "document_at", types_meanwhile)
     assert (await apply_text_edit(editor, str(file), replaced("2", "4"))).unsaved
     assert editor.edits[0]["documentChanges"][0]["edits"][0]["range"]["start"] == {"line": 0, "character": 6}
 
@@ -206,7 +206,7 @@ async def test_a_file_that_cannot_be_written_is_refused(file: Path, monkeypatch:
     def full(*given: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(edits, "replace_text", full)
+    monkeypatch.setattr(editor_edits, "replace_text", full)
     with pytest.raises(EditRefused, match="cannot be written: No space left"):
         await apply_text_edit(DoubleEditor(), str(file), replaced("2", "4"))
 
