@@ -11,9 +11,9 @@ byte.
 from __future__ import annotations
 
 import os
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Literal
+from difflib import Match, SequenceMatcher
+from typing import Final, Literal, cast
 
 import anyio
 import anyio.to_thread
@@ -34,8 +34,9 @@ MAX_SHOWN: Final = 100_000
 """Characters of a diff that a person is shown."""
 
 _CONTEXT: Final = 3
-_MAX_EDITS: Final = 1_000
-_MAX_COMPARED: Final = 1_000_000
+_MAX_COMPARED: Final = 5_000_000
+"""Pairs of lines that are compared for one diff: a second or two. Where more would be needed, the rest is given as replaced."""
+
 _NO_BREAK: Final = "\n\\ No newline at end of file\n"
 
 
@@ -60,11 +61,11 @@ def line_changes(old: Sequence[str], new: Sequence[str]) -> tuple[LineChange, ..
     head = next((at for at in range(shorter) if old[at] != new[at]), shorter)
     room = shorter - head
     tail = next((at for at in range(room) if old[-1 - at] != new[-1 - at]), room)
-    old_end, new_end = len(old) - tail, len(new) - tail
-    if head == old_end and head == new_end:
+    inner_old, inner_new = old[head : len(old) - tail], new[head : len(new) - tail]
+    if not inner_old and not inner_new:
         return ()
-    kept = _common(old[head:old_end], new[head:new_end])
-    return tuple(_between(kept, head, old_end, new_end))
+    codes = _BoundedMatcher(inner_old, inner_new).get_opcodes()
+    return tuple(LineChange(head + a, head + b, head + c, head + d) for tag, a, b, c, d in codes if tag != "equal")
 
 
 def unified_diff(path: str, old: str | None, new: str) -> str:
@@ -87,55 +88,21 @@ def shown_diff(diff: str) -> str:
     return note + bound_text(diff, MAX_SHOWN - len(note))
 
 
-def _between(kept: Sequence[tuple[int, int]], head: int, old_end: int, new_end: int) -> Iterator[LineChange]:
-    """Give what lies between kept lines, which come as pairs of numbers behind `head`."""
-    at, new_at = head, head
-    for one, other in (*((head + one, head + other) for one, other in kept), (old_end, new_end)):
-        if at < one or new_at < other:
-            yield LineChange(at, one, new_at, other)
-        at, new_at = one + 1, other + 1
+class _BoundedMatcher(SequenceMatcher[str]):
+    """A matcher that finds no further match once it compared too much: its time is quadratic in the worst case."""
 
+    def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
+        super().__init__(None, old, new)
+        self._left = _MAX_COMPARED
+        places = cast("dict[str, list[int]]", vars(self)["b2j"])  # documented, but not in the types of the library
+        self._costs = [1 + len(places.get(line, ())) for line in old]
 
-def _common(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Give pairs of equal lines, both numbers ascending: a longest such list, by the algorithm of Myers (An O(ND) Difference
-    Algorithm and Its Variations, 1986). Nothing where that would take too long."""
-    if not old or not new:
-        return []
-    most = min(len(old) + len(new), _MAX_EDITS)
-    reached = array("q", [0]) * (2 * most + 3)  # by diagonal; a negative one counts from the end
-    history: list[array[int]] = []
-    compared = 0
-    for edits in range(most + 1):
-        history.append(reached[:])
-        for diagonal in range(-edits, edits + 1, 2):
-            down = diagonal == -edits or (diagonal != edits and reached[diagonal - 1] < reached[diagonal + 1])
-            at = reached[diagonal + 1] if down else reached[diagonal - 1] + 1
-            start = at
-            while at < len(old) and at - diagonal < len(new) and old[at] == new[at - diagonal]:
-                at += 1
-            compared += at - start + 1
-            reached[diagonal] = at
-            if at >= len(old) and at - diagonal >= len(new):
-                return _traced(history, len(old), len(new))
-        if compared > _MAX_COMPARED:
-            break
-    return []
-
-
-def _traced(history: Sequence[array[int]], at: int, new_at: int) -> list[tuple[int, int]]:
-    """Walk back from the end of both texts through what was reached with each number of edits."""
-    kept: list[tuple[int, int]] = []
-    for edits in range(len(history) - 1, -1, -1):
-        reached, diagonal = history[edits], at - new_at
-        down = diagonal == -edits or (diagonal != edits and reached[diagonal - 1] < reached[diagonal + 1])
-        before = diagonal + 1 if down else diagonal - 1
-        start = reached[before]
-        while at > start and new_at > max(start - before, 0):
-            at, new_at = at - 1, new_at - 1
-            kept.append((at, new_at))
-        at, new_at = start, start - before
-    kept.reverse()
-    return kept
+    def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
+        """Give the longest run of equal lines, an empty one where finding it would take too long."""
+        self._left -= sum(self._costs[alo:ahi])
+        if self._left < 0:
+            return Match(alo, blo, 0)
+        return super().find_longest_match(alo, ahi, blo, bhi)
 
 
 def _groups(changes: Sequence[LineChange]) -> Iterator[list[LineChange]]:
