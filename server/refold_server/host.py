@@ -31,7 +31,7 @@ from refold_server.providers.provider_registry import Provider, close_providers,
 from refold_server.tools.open_buffers import NO_BUFFERS, OpenBuffers
 from refold_server.tools.read_result import READ_RESULT
 from refold_server.tools.read_skill import READ_SKILL
-from refold_server.tools.session_tools import Registry, offered_tools
+from refold_server.tools.session_tools import ToolTable, offered_tools
 from refold_server.tools.skill_index import SkillFolders, has_skills
 from refold_server.tools.text_file import SeenTexts
 from refold_server.tools.tool import PastResults, ToolContext
@@ -98,7 +98,7 @@ async def surroundings(config: Config, buffers: OpenBuffers = NO_BUFFERS, aside:
     return shared
 
 
-def offered(config: Config, loaded: Plugins) -> Registry:
+def offered(config: Config, loaded: Plugins) -> ToolTable:
     """Give the tools that models are told of. Raises ConfigError for one that is enabled and not there."""
     written = config.tools.enabled_written
     try:

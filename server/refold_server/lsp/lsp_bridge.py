@@ -190,7 +190,7 @@ class BackendQueue:
 
     def _catch_up(self) -> None:
         for _ in range(min(BURST, len(self._waiting))):
-            self._waiting[0]()  # it stays the first while it is done: what it causes comes behind the others
+            self._waiting[0]()  # it stays the first while it is done: what it causes comes after the others
             self._waiting.popleft()
         if self._waiting:
             self._loop.call_soon(self._catch_up)

@@ -141,7 +141,7 @@ def difference(before: str, after: str) -> tuple[Splice, ...]:
 
 
 def _line_start(text: str, line: int) -> int | None:
-    """Give the place at which a line starts, None behind the last line. Counts by blocks: documents can be long."""
+    """Give the place at which a line starts, None after the last line. Counts by blocks: documents can be long."""
     if line == 0:
         return 0
     start = 0

@@ -55,7 +55,7 @@ class Prompt(Struct, frozen=True, gc=False):
 
 
 class Submit(Struct, frozen=True, gc=False):
-    """Lets a prompt in: with other `content` (None: as it is), and with `context` behind it."""
+    """Lets a prompt in: with other `content` (None: as it is), and with `context` after it."""
 
     content: tuple[InputBlock, ...] | None = None
     context: tuple[Context, ...] = ()
@@ -137,7 +137,7 @@ class Answered(Struct, frozen=True, gc=False):
 
 
 class Accept(Struct, frozen=True, gc=False):
-    """Records an answer: another one (None: as it is), and `context` behind the step's last result."""
+    """Records an answer: another one (None: as it is), and `context` after the step's last result."""
 
     answer: ToolAnswer | None = None
     context: tuple[Context, ...] = ()
@@ -232,7 +232,7 @@ SummaryHandler: TypeAlias = Callable[[Summarising, NextSummary], Awaitable[Summa
 EventHandler: TypeAlias = Callable[[Recorded], None]
 FlushHandler: TypeAlias = Callable[[Flushed], None]
 PROMPT_SUBMIT: Final[Hook[PromptHandler]] = Hook(
-    "agent/prompt-submit", "serial", "refuse", 30, "the prompt's content, context behind it; may veto it"
+    "agent/prompt-submit", "serial", "refuse", 30, "the prompt's content, context after it; may veto it"
 )
 ASSEMBLE: Final[Hook[AssembleHandler]] = Hook(
     "system-prompt/assemble", "waterfall", "skip", 10, "the system text and the tools of this step"
@@ -250,7 +250,7 @@ STREAM: Final[Hook[StreamHandler]] = Hook(
 PRE_EXECUTE: Final[Hook[GuardHandler]] = Hook("tools/pre-execute", "serial", "refuse", 30, "nothing; may deny the call")
 EXECUTE: Final[Hook[CallHandler]] = Hook("tools/execute", "waterfall", "refuse", 120, "the answer of a call")
 POST_EXECUTE: Final[Hook[AnswerHandler]] = Hook(
-    "tools/post-execute", "serial", "skip", 30, "the answer that is recorded, context behind the last result"
+    "tools/post-execute", "serial", "skip", 30, "the answer that is recorded, context after the last result"
 )
 TURN_STOP: Final[Hook[StopHandler]] = Hook(
     "agent/turn-stop", "serial", "skip", 30, "whether the turn goes on, with context that says why"

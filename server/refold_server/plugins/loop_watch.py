@@ -84,7 +84,7 @@ class Watch:
         self._alive = True
 
     def _at_work(self, frame: FrameType | None) -> AtWork | None:
-        """Tell whose code is innermost; None where it is refold's own, also behind a handler that waits for `next`."""
+        """Tell whose code is innermost; None where it is refold's own, also below a handler that waits for `next`."""
         while frame is not None:
             code = frame.f_code
             if code is _TOOL:

@@ -5,7 +5,7 @@ that cannot be loaded stops whoever wanted to use plugins, with a sentence: a gu
 none. Its traceback goes to the log at level debug, never to a client. Must not know sessions; runs no handler.
 
 Plugins are imported in threads: whoever waits can be heard meanwhile, and an import that never ends keeps neither a process
-alive nor others waiting. No thread can be stopped: one that takes too long stays behind.
+alive nor others waiting. No thread can be stopped: one that takes too long goes on.
 
 Entry points are those of the group `refold.plugins`. They are looked for in the folders of `sys.path` itself, because importing
 `importlib.metadata` takes longer than opening a session does; only where a package names the group is that imported. The
@@ -96,7 +96,7 @@ T = TypeVar("T")
 
 
 class ImportThreads:
-    """Runs work in threads, one for each piece, and remembers what was left behind. For one event loop."""
+    """Runs work in threads, one for each piece, and remembers which still run. For one event loop."""
 
     def __init__(self) -> None:
         self._late: Final[dict[str, threading.Thread]] = {}
@@ -158,7 +158,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _log: Final = logging.getLogger(__name__)
 
 
-class Source(Struct, frozen=True):
+class PluginSource(Struct, frozen=True):
     """A place where a plugin is. `key` is the setting that named it, which stands at `written`."""
 
     origin: str
@@ -168,7 +168,7 @@ class Source(Struct, frozen=True):
     """Gives its name, and the module or object that has `register`. Raises whatever importing it raises."""
 
 
-def plugin_sources(config: PluginsConfig) -> tuple[Source, ...]:
+def plugin_sources(config: PluginsConfig) -> tuple[PluginSource, ...]:
     """Give the places of all plugins, in the order in which they are loaded. Imports none of them."""
     installed = installed_plugins() if config.entry_points else ()
     return (
@@ -177,8 +177,8 @@ def plugin_sources(config: PluginsConfig) -> tuple[Source, ...]:
     )
 
 
-def load_plugins(sources: Iterable[Source], before: Plugins = NO_PLUGINS) -> Plugins:
-    """Load plugins behind those `before`; give all. Raises ConfigError for the first that cannot be loaded, and for two of
+def load_plugins(sources: Iterable[PluginSource], before: Plugins = NO_PLUGINS) -> Plugins:
+    """Load plugins after those `before`; give all. Raises ConfigError for the first that cannot be loaded, and for two of
     one name, or with tools of one name."""
     plugins = before
     for source in sources:
@@ -186,25 +186,25 @@ def load_plugins(sources: Iterable[Source], before: Plugins = NO_PLUGINS) -> Plu
     return plugins
 
 
-async def load_plugins_in_threads(sources: Iterable[Source], limit_s: float, aside: ImportThreads) -> Plugins:
+async def load_plugins_in_threads(sources: Iterable[PluginSource], limit_s: float, threads: ImportThreads) -> Plugins:
     """Load plugins in threads, within `limit_s` seconds each, and give all. Raises ConfigError for the first that cannot be
     loaded. One that takes too long goes on in its thread, and is not tried again before that has ended."""
     plugins = NO_PLUGINS
     for source in sources:
-        plugins = plugins.then(await load_plugin_in_thread(source, plugins, limit_s, aside))
+        plugins = plugins.then(await load_plugin_in_thread(source, plugins, limit_s, threads))
     return plugins
 
 
-async def load_plugin_in_thread(source: Source, before: Plugins, limit_s: float, aside: ImportThreads) -> Plugins:
+async def load_plugin_in_thread(source: PluginSource, before: Plugins, limit_s: float, threads: ImportThreads) -> Plugins:
     """Load one plugin in a thread and give what it brings. Raises ConfigError, also when it takes longer than `limit_s`."""
     try:
-        return await aside.run(source.origin, lambda: load_plugin(source, before), limit_s)
+        return await threads.run(source.origin, lambda: load_plugin(source, before), limit_s)
     except TimeoutError:  # never the plugin's own: that is a ConfigError by now
         late = f"it is still being loaded after {limit_s:g} s; what waits belongs into its handlers, not into its module"
         raise _fault(source, f"{late}, or plugins.load_timeout_s must be longer") from None
 
 
-def load_plugin(source: Source, before: Plugins = NO_PLUGINS) -> Plugins:
+def load_plugin(source: PluginSource, before: Plugins = NO_PLUGINS) -> Plugins:
     """Load one plugin and give what it brings. Raises ConfigError, also when it has the name of one `before`."""
     try:
         name, brings = source.find()
@@ -241,21 +241,21 @@ def load_plugin(source: Source, before: Plugins = NO_PLUGINS) -> Plugins:
     return plugins
 
 
-def _of_package(one: Installed, written: Written) -> Source:
+def _of_package(one: Installed, written: Written) -> PluginSource:
     def find() -> tuple[str, object]:
         return _checked(one.name), one.load()
 
-    return Source(f"the package {one.package} (entry point {one.name})", "plugins.entry_points", written, find)
+    return PluginSource(f"the package {one.package} (entry point {one.name})", "plugins.entry_points", written, find)
 
 
-def _of_file(number: int, path: Path, written: Written) -> Source:
+def _of_file(number: int, path: Path, written: Written) -> PluginSource:
     def find() -> tuple[str, object]:
         if not path.is_file():
             raise ConfigError("plugins", "there is no such file")
         module = _imported(f"_refold_plugin_{number}_{re.sub('[^A-Za-z0-9]', '_', path.stem)}", path)
         return _checked(getattr(module, "NAME", path.stem)), module
 
-    return Source(str(path), "plugins.paths", written, find)
+    return PluginSource(str(path), "plugins.paths", written, find)
 
 
 def _imported(name: str, path: Path) -> ModuleType:
@@ -289,12 +289,12 @@ def _twins(plugins: Plugins, before: Plugins) -> Iterator[str]:
         taken[name] = "its own"
 
 
-def _fault(source: Source, reason: str) -> ConfigError:
+def _fault(source: PluginSource, reason: str) -> ConfigError:
     sentence = f"the plugin of {source.origin} cannot be used: {reason}"
     return ConfigError(source.key, sentence, file=source.written.file, line=source.written.line)
 
 
-def _broken(source: Source, what: str, error: BaseException) -> ConfigError:
+def _broken(source: PluginSource, what: str, error: BaseException) -> ConfigError:
     _log.debug("%s %s", source.origin, what, exc_info=error)
     line = repair_surrogates(first_line(error)[:MAX_MESSAGE])
     return _fault(source, f"{what}: {type(error).__name__}{f': {line}' if line else ''}")

@@ -28,7 +28,7 @@ from refold_server.plugins.plugin_tools import FixedTool
 from refold_server.tools.tool import Tool
 
 SLOW_S: Final = 0.05
-"""What a handler that nobody waits for may take before it is named: every event of every session stands behind it."""
+"""What a handler that nobody waits for may take before it is named: every event of every session waits for it."""
 
 
 class HandlerStats:
@@ -185,7 +185,7 @@ class PluginRegistry:
         self._handlers.append(Registered(self._plugin, hook, handler, hook.limit_s if limit_s is None else limit_s))
 
     def tool(self, tool: Tool) -> None:
-        """Offer a tool to models, behind the tools before it (`plugins.tool` makes one). Raises ConfigError."""
+        """Offer a tool to models, after the tools before it (`plugins.tool` makes one). Raises ConfigError."""
         self._require_open()
         try:
             fixed = FixedTool(tool)
@@ -258,7 +258,7 @@ class Plugins:
         return cast("tuple[Registered[Handler], ...]", self._by_hook[hook])
 
     def then(self, later: Plugins) -> Plugins:
-        """Give these with `later` behind them."""
+        """Give these with `later` after them."""
         return Plugins(
             (*self.handlers, *later.handlers),
             (*self.tools, *later.tools),

@@ -105,7 +105,7 @@ MAX_SKILLS: Final = 100
 """Skills that are listed."""
 
 MAX_CHARACTERS: Final = 16_000
-"""Characters of names and descriptions that the list has; the skills behind that are counted."""
+"""Characters of names and descriptions that the list has; the skills after that are counted."""
 
 MAX_TROUBLES: Final = 10
 """Skills that cannot be used of which is told why."""

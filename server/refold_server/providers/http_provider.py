@@ -167,7 +167,7 @@ _ENCODINGS: Final = ("", "identity", "gzip", "deflate")
 
 
 class HttpProvider:
-    """A provider behind an address. `now` gives Unix time in seconds."""
+    """A provider at an address. `now` gives Unix time in seconds."""
 
     def __init__(
         self,
@@ -259,7 +259,7 @@ class HttpProvider:
             except (httpx.HTTPError, ProviderError) as error:
                 if not decoder.complete:
                     raise self._broken(error) from None
-                last = decoder.close(cut=True)  # the reply had its end: nothing was lost, unless an error came behind it
+                last = decoder.close(cut=True)  # the reply had its end: nothing was lost, unless an error came after it
             for chunk in last:
                 yield chunk
             if decoder.failure is not None:

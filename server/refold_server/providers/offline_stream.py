@@ -43,7 +43,7 @@ class Said(Struct, frozen=True):
 
 class Writes(Struct, frozen=True):
     """What goes over the imaginary wire: one write after the other, each after `delay_s` seconds; `cut` breaks the
-    connection behind the last."""
+    connection after the last."""
 
     events: tuple[bytes, ...]
     delay_s: float = 0.0

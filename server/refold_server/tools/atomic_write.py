@@ -141,7 +141,7 @@ def _give_owner(status: os.stat_result, descriptor: int) -> bool:
 
 def _give_look(status: os.stat_result, descriptor: int, open_old: OpenOld) -> None:
     """Give a new file the mode and the attributes of the old one, as far as this user may."""
-    os.fchmod(descriptor, status.st_mode & 0o7777)  # behind the owner, whose change takes special bits away
+    os.fchmod(descriptor, status.st_mode & 0o7777)  # after the owner, whose change takes special bits away
     if not hasattr(os, "listxattr"):  # macOS
         return
     old = open_old()

@@ -106,7 +106,7 @@ def _read(context: ToolContext, params: ReadFileParams, buffers: tuple[OpenBuffe
 
 
 def _all_of(context: ToolContext, place: WorkspacePath, start: bytes, descriptor: int) -> Callable[[int], bytes]:
-    """Give what reads on behind `start`. A file that can be changed is read whole at once, and noted as it is then."""
+    """Give what reads on after `start`. A file that can be changed is read whole at once, and noted as it is then."""
     rest = read_up_to(descriptor, MAX_TEXT + 1 - len(start))
     if len(start) + len(rest) <= MAX_TEXT:
         context.seen.note(place, start + rest)

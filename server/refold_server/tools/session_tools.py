@@ -26,7 +26,7 @@ BUILT_IN: Final[tuple[Tool, ...]] = (ListFiles(), ReadFile(), SearchText(), Writ
 since not every session is offered them: what stands before them is the same bytes for all."""
 
 
-class Registry:
+class ToolTable:
     """Tools by name, in the order given."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
@@ -51,21 +51,21 @@ class Registry:
         return self._tools.get(name)
 
 
-def offered_tools(brought: Iterable[Tool], enabled: tuple[str, ...] | None = None) -> Registry:
-    """Give the built-in tools and, behind them, those that plugins brought, where their names are `enabled`: all for None,
+def offered_tools(brought: Iterable[Tool], enabled: tuple[str, ...] | None = None) -> ToolTable:
+    """Give the built-in tools and, after them, those that plugins brought, where their names are `enabled`: all for None,
     none for an empty tuple. Raises ConfigError for a name that no tool has."""
     tools = (*BUILT_IN, *brought)
     if enabled is None:
-        return Registry(tools)
+        return ToolTable(tools)
     known = [tool.schema.name for tool in tools]
     for name in enabled:
         if name not in known:
             near = get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
             raise ConfigError("tools.enabled", f"there is no tool {name!r}; {hint}the tools are {', '.join(known)}")
-    return Registry(tool for tool in tools if tool.schema.name in enabled)
+    return ToolTable(tool for tool in tools if tool.schema.name in enabled)
 
 
-def built_in_tools(enabled: tuple[str, ...] | None = None) -> Registry:
+def built_in_tools(enabled: tuple[str, ...] | None = None) -> ToolTable:
     """Give the built-in tools whose names are `enabled`. As `offered_tools`, without any plugin."""
     return offered_tools((), enabled)

@@ -39,7 +39,7 @@ class FrontMatterError(ValueError):
 
 
 class FrontMatter(Struct, frozen=True):
-    """The keys and the text of their values as written, in order; `body` is the text behind it."""
+    """The keys and the text of their values as written, in order; `body` is the text after it."""
 
     values: tuple[tuple[str, str], ...]
     body: str

@@ -50,7 +50,7 @@ class LineChange(Struct, frozen=True):
 
 
 def lines_of(text: str) -> list[str]:
-    """Split a text behind each `\\n`; nothing is lost, and the last line may have no break."""
+    """Split a text after each `\\n`; nothing is lost, and the last line may have no break."""
     lines = text.split("\n")
     return [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
 

@@ -16,7 +16,7 @@ from refold_protocol.errors import InvalidJsonError
 from refold_protocol.json_text import JsonText, check_json, compact_json, repair_surrogates
 from refold_protocol.session.events import ApprovalSubject, ToolErrorInfo
 from refold_protocol.session.messages import ImageBlock, ResultBlock, TextBlock, text_content
-from refold_server.tools.session_tools import Registry
+from refold_server.tools.session_tools import ToolTable
 from refold_server.tools.tool import Proposal, ProposingTool, Tool, ToolContext, ToolOutput, read_arguments
 from refold_server.tools.tool_failure import ToolFailure, first_line, is_own_fault
 from refold_server.tools.tool_output import settle
@@ -41,7 +41,7 @@ class PreparedCall(Struct, frozen=True):
     params: Struct
 
 
-def prepare(registry: Registry, name: str, arguments: str) -> PreparedCall:
+def prepare(registry: ToolTable, name: str, arguments: str) -> PreparedCall:
     """Find the tool and read the arguments' text. Raises ToolFailure UNKNOWN_TOOL or INVALID_ARGUMENTS."""
     tool = registry.find(name)
     if tool is None:
@@ -57,7 +57,7 @@ class Proposed(Struct, frozen=True):
     run: Callable[[], Awaitable[ToolAnswer]]
 
 
-async def propose(registry: Registry, name: str, arguments: str, context: ToolContext) -> Proposed | ToolAnswer | None:
+async def propose(registry: ToolTable, name: str, arguments: str, context: ToolContext) -> Proposed | ToolAnswer | None:
     """Give what a call that changes something would do; None for one that only reads, or that `execute` will refuse.
     An answer is one that cannot be done. Raises nothing but cancellation."""
     tool = registry.find(name)
@@ -82,7 +82,7 @@ async def propose(registry: Registry, name: str, arguments: str, context: ToolCo
     return Proposed(made[0].subject, lambda: _guarded(name, made[0].apply, context))
 
 
-async def execute(registry: Registry, name: str, arguments: str, context: ToolContext) -> ToolAnswer:
+async def execute(registry: ToolTable, name: str, arguments: str, context: ToolContext) -> ToolAnswer:
     """Run one call and give its answer. Raises nothing but cancellation.
 
     `arguments` is the text as the adapter repaired it (an empty one became `{}`).

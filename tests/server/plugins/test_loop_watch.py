@@ -40,7 +40,7 @@ from refold_server.plugins import (
 from refold_server.plugins.hook_table import Hook
 from refold_server.plugins.loop_watch import Watch
 from refold_server.plugins.plugin_registry import Plugins, registered
-from refold_server.tools.session_tools import Registry
+from refold_server.tools.session_tools import ToolTable
 from refold_server.tools.tool_runner import execute
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import echo, scripted_session, turn
@@ -145,7 +145,7 @@ async def test_a_tool_that_keeps_the_loop_is_named_with_its_plugin(told: Told) -
 
     plugins = with_tool(run)
     async with watched(plugins):
-        tools = Registry(tuple(row.tool for row in plugins.tools))
+        tools = ToolTable(tuple(row.tool for row in plugins.tools))
         await execute(tools, "dig", "{}", context(Path("/"), time_limit_s=0.001))
     assert "'greedy' has kept the event loop" in told.said[0]
     assert "s in its tool dig: " in told.said[0]

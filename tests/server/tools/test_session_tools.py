@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from refold_protocol.errors import ConfigError, InvariantError
-from refold_server.tools.session_tools import BUILT_IN, Registry, built_in_tools
+from refold_server.tools.session_tools import BUILT_IN, ToolTable, built_in_tools
 from tests.support.tool_calls import call, code, text
 
 
@@ -37,7 +37,7 @@ def test_an_unknown_name_is_a_wrong_configuration() -> None:
 
 def test_two_tools_of_one_name_are_a_bug() -> None:
     with pytest.raises(InvariantError):
-        Registry((BUILT_IN[0], BUILT_IN[0]))
+        ToolTable((BUILT_IN[0], BUILT_IN[0]))
 
 
 @pytest.mark.parametrize("seed", ["0", "1"])

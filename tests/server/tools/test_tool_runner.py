@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.messages import TextBlock
-from refold_server.tools.session_tools import BUILT_IN, Registry, built_in_tools
+from refold_server.tools.session_tools import BUILT_IN, ToolTable, built_in_tools
 from refold_server.tools.tool import ToolOutput, read_arguments, text_output
 from refold_server.tools.tool_failure import CODES, ToolFailure
 from refold_server.tools.tool_output import NO_OUTPUT
@@ -41,7 +41,7 @@ def _endless() -> ScriptedTool:
 
 
 async def _run(tool: ScriptedTool, arguments: str = '{"needThis":"x"}', **settings: Any) -> ToolAnswer:
-    return await execute(Registry((tool,)), "scripted", arguments, context(Path("/"), **settings))
+    return await execute(ToolTable((tool,)), "scripted", arguments, context(Path("/"), **settings))
 
 
 @pytest.mark.anyio
