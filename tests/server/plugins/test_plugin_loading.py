@@ -240,3 +240,10 @@ def test_nothing_can_be_registered_once_register_has_returned() -> None:
     for one in late:
         with pytest.raises(ConfigError, match="registers after `register` has returned"):
             one(kept[0])
+
+
+def test_a_plugin_file_with_the_names_of_the_first_version_can_still_be_loaded(load: Load) -> None:
+    names = "SEAMS, Composing, Place, Routing, Seam, StepAhead, StepOver"
+    used = "def register(registry): assert SESSION_PREFIX in SEAMS"
+    load.file("p.py", f"from refold_server.plugins import SESSION_PREFIX, {names}\n{used}")
+    assert [one.plugin for one in load().loaded] == ["p"]
