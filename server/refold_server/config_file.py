@@ -298,7 +298,7 @@ def _plugins(given: Settings) -> PluginsConfig:
 
 def _check_tools(given: Settings, tools: ToolsConfig) -> None:
     if tools.enabled is not None:
-        from refold_server.tools.registry import built_in_tools  # on use: who reads a configuration needs no tools
+        from refold_server.tools.session_tools import built_in_tools  # on use: who reads a configuration needs no tools
 
         _with_origin(given, ("tools", "enabled"), lambda: built_in_tools(tools.enabled))
 

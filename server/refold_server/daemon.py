@@ -28,8 +28,8 @@ from refold_server.config import Config
 from refold_server.config_file import load_config
 from refold_server.enduring import run_to_its_end
 from refold_server.host import Surroundings, surroundings
-from refold_server.lsp.side import LanguageSide
-from refold_server.plugins.aside import Aside
+from refold_server.lsp.lsp_bridge import LspBridge, pygls_backend
+from refold_server.plugins.plugin_loading import ImportThreads
 from refold_server.rpc.approval_requests import ApprovalRequests
 from refold_server.rpc.dispatch import Handler, Service
 from refold_server.rpc.endings import EndReason
@@ -100,9 +100,9 @@ class Daemon:
         self._params = InitializeParams()
         self._ready: _Ready | None = None
         self._opening = asyncio.Lock()
-        self._aside = Aside()
+        self._aside = ImportThreads()
         self._trace = Trace(endpoint.notify)
-        self._language = LanguageSide(endpoint, self._sessions, self._spawn)
+        self._language = LspBridge(endpoint, self._sessions, self._spawn, pygls_backend)
         self._group: asyncio.TaskGroup
 
     async def run(self, handover: Handover) -> int:

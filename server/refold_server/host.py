@@ -23,22 +23,20 @@ from refold_server.checks.live import CheckMode
 from refold_server.compaction.policy import policy_of
 from refold_server.config import CompactionConfig, Config, Mode
 from refold_server.meters import Meters, ModelTokenMeter
-from refold_server.plugins.aside import Aside
-from refold_server.plugins.loading import load_plugins_aside, plugin_sources
-from refold_server.plugins.registry import NO_PLUGINS, Plugins
-from refold_server.plugins.watching import Watch
-from refold_server.prefix.built_in import Sights, built_in
-from refold_server.providers.provider import Provider
-from refold_server.providers.registry import close_providers, open_provider
-from refold_server.tools.execute import Proposed, ToolAnswer, execute, propose
+from refold_server.plugins.loop_watch import Watch
+from refold_server.plugins.plugin_loading import ImportThreads, load_plugins_in_threads, plugin_sources
+from refold_server.plugins.plugin_registry import NO_PLUGINS, Plugins
+from refold_server.prefix.contributors import PrefixSources, built_in
+from refold_server.providers.provider_registry import Provider, close_providers, open_provider
 from refold_server.tools.open_buffers import NO_BUFFERS, OpenBuffers
-from refold_server.tools.paths import Workspace
 from refold_server.tools.read_result import READ_RESULT
 from refold_server.tools.read_skill import READ_SKILL
-from refold_server.tools.registry import Registry, offered_tools
-from refold_server.tools.seen_texts import SeenTexts
-from refold_server.tools.skills import SkillShelf, has_skills
+from refold_server.tools.session_tools import ToolTable, offered_tools
+from refold_server.tools.skill_index import SkillFolders, has_skills
+from refold_server.tools.text_file import SeenTexts
 from refold_server.tools.tool import PastResults, ToolContext
+from refold_server.tools.tool_runner import Proposed, ToolAnswer, execute, propose
+from refold_server.tools.workspace_path import Workspace
 
 
 class Surroundings:
@@ -50,7 +48,7 @@ class Surroundings:
         self.buffers = buffers
         self.registry = offered(config, loaded)
         self.meters = Meters(config)
-        self.plugins: Plugins = built_in(config.prefix, Sights(lambda: self.shelf, buffers)).then(loaded)
+        self.plugins: Plugins = built_in(config.prefix, PrefixSources(lambda: self.shelf, buffers)).then(loaded)
         """What takes part at the seams of every session: what comes with refold first."""
         self.watch = Watch(loaded)
         self._providers: dict[str, Provider] = {}
@@ -58,7 +56,7 @@ class Surroundings:
         self._readable.enter_context(readable(one.name for one in loaded.event_types))
 
     @cached_property
-    def shelf(self) -> SkillShelf:
+    def shelf(self) -> SkillFolders:
         """Where skills lie besides a session's folder."""
         from refold_server.config_file import (
             default_skills_path,  # on use: it imports what starts of the daemon need not wait for
@@ -68,7 +66,7 @@ class Surroundings:
             home = Path.home()
         except RuntimeError:  # a user without one
             home = None
-        return SkillShelf(self.config.prefix.skills_folder or default_skills_path(), home)
+        return SkillFolders(self.config.prefix.skills_folder or default_skills_path(), home)
 
     def host(self, cwd: str) -> SessionHost:
         """Give the host of a session whose folder is `cwd`."""
@@ -91,18 +89,18 @@ class Surroundings:
         await close_providers()
 
 
-async def surroundings(config: Config, buffers: OpenBuffers = NO_BUFFERS, aside: Aside | None = None) -> Surroundings:
+async def surroundings(config: Config, buffers: OpenBuffers = NO_BUFFERS, aside: ImportThreads | None = None) -> Surroundings:
     """Load the plugins that the configuration names and give what all sessions share. `aside` remembers those that took too
     long, for whoever tries again. Raises ConfigError."""
     sources = plugin_sources(config.plugins)
-    loaded = await load_plugins_aside(sources, config.plugins.load_timeout_s, aside or Aside())
+    loaded = await load_plugins_in_threads(sources, config.plugins.load_timeout_s, aside or ImportThreads())
     shared = Surroundings(config, buffers, loaded)
-    if loaded.brought:
+    if loaded.loaded:
         shared.watch.start()
     return shared
 
 
-def offered(config: Config, loaded: Plugins) -> Registry:
+def offered(config: Config, loaded: Plugins) -> ToolTable:
     """Give the tools that models are told of. Raises ConfigError for one that is enabled and not there."""
     written = config.tools.enabled_written
     try:

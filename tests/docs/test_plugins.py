@@ -12,7 +12,7 @@ import pytest
 
 from refold_server import plugins
 from refold_server.config_file import build_config, read_toml
-from refold_server.plugins import SEAMS, Seam
+from refold_server.plugins import HOOKS, Hook
 from tests.support.daemons import Json, Place, new_session, until
 from tests.support.plugin_files import named, results, write_plugin
 
@@ -27,8 +27,8 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-@pytest.mark.parametrize("seam", SEAMS, ids=lambda seam: seam.name)
-def test_each_seam_stands_in_the_table_with_its_mode_what_it_may_change_and_what_a_failure_does(seam: Seam[Any]) -> None:
+@pytest.mark.parametrize("seam", HOOKS, ids=lambda seam: seam.name)
+def test_each_seam_stands_in_the_table_with_its_mode_what_it_may_change_and_what_a_failure_does(seam: Hook[Any]) -> None:
     rows = [line.strip("| ").split(" | ") for line in TEXT.split("\n") if line.startswith("| `")]
     (row,) = (row for row in rows if row[0] == f"`{seam.name}`")
     (constant,) = (name for name in plugins.__all__ if getattr(plugins, name) is seam)
@@ -38,15 +38,15 @@ def test_each_seam_stands_in_the_table_with_its_mode_what_it_may_change_and_what
 
 
 def test_the_table_has_the_seams_in_their_order_and_no_others() -> None:
-    assert re.findall(r"^\| `([a-z/-]+)` \|", TEXT, re.MULTILINE) == [seam.name for seam in SEAMS]
+    assert re.findall(r"^\| `([a-z/-]+)` \|", TEXT, re.MULTILINE) == [seam.name for seam in HOOKS]
 
 
-@pytest.mark.parametrize("word", sorted({seam.mode for seam in SEAMS} | {seam.on_failure for seam in SEAMS}))
+@pytest.mark.parametrize("word", sorted({seam.mode for seam in HOOKS} | {seam.on_failure for seam in HOOKS}))
 def test_each_mode_and_each_effect_of_a_failure_is_explained(word: str) -> None:
     assert re.search(rf"^\* \*\*{word}\*\*: ", TEXT, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", sorted(set(plugins.__all__) - {"SEAMS", "Seam"}))
+@pytest.mark.parametrize("name", sorted(set(plugins.__all__) - {"HOOKS", "Hook"}))
 def test_each_name_that_a_plugin_may_import_stands_in_the_page(name: str) -> None:
     assert re.search(rf"`[^`\n]*\b{name}\b[^`\n]*`|^    {name},$|\({name}\(", TEXT, re.MULTILINE)
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from refold_protocol.rpc.commands import CommandResult
 from refold_protocol.rpc.language import ACTION_KINDS
-from refold_server.lsp.commands import read_argument
-from refold_server.lsp.replacement import replacement_in
+from refold_server.lsp.selection_answer import replacement_in
+from refold_server.lsp.selection_commands import CommandResult, read_argument
 
 TEXT = (Path(__file__).parents[2] / "docs" / "selections.md").read_text(encoding="utf-8")
 

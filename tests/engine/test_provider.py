@@ -26,7 +26,7 @@ from refold_protocol.session.messages import (
 )
 from refold_protocol.session.request import Request
 from refold_protocol.session.tape import Tape
-from refold_server.providers.provider import Provider
+from refold_server.providers.provider_registry import Provider
 from tests.support.asking import Asked, ask, error_of, http_provider
 from tests.support.chat_stream import text_in, usage_in
 from tests.support.engine import chain_engine, random_engine

@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 
 from refold_server.enduring import run_to_its_end
-from refold_server.tools.faults import Interrupted
+from refold_server.tools.tool_failure import Interrupted
 
 ENDS = (KeyboardInterrupt, SystemExit)
 

@@ -14,9 +14,8 @@ from refold_protocol.session.messages import Chunk
 from refold_protocol.session.request import Request
 from refold_server.config import ProviderConfig, TimeoutsConfig
 from refold_server.providers.credentials import Credentials
-from refold_server.providers.http import HttpProvider
-from refold_server.providers.http_client import HttpClient
-from refold_server.providers.provider import Provider
+from refold_server.providers.http_provider import HttpClient, HttpProvider
+from refold_server.providers.provider_registry import Provider
 from tests.support.requests import request, user
 
 NOW = 1_790_000_000.0

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from refold_server.tools.failure import ToolFailure
 from refold_server.tools.open_buffers import OpenBuffer, closed_meanwhile
+from refold_server.tools.tool_failure import ToolFailure
 
 
 class Buffers:

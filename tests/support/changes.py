@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from refold_server.tools.execute import Proposed, ToolAnswer, execute, propose
 from refold_server.tools.open_buffers import NO_BUFFERS
-from refold_server.tools.registry import built_in_tools
-from refold_server.tools.seen_texts import SeenTexts
+from refold_server.tools.session_tools import built_in_tools
+from refold_server.tools.text_file import SeenTexts
 from refold_server.tools.tool import ToolContext
+from refold_server.tools.tool_runner import Proposed, ToolAnswer, execute, propose
 from tests.support.tool_calls import context
 
 

@@ -30,8 +30,8 @@ from refold_server.config_file import load_config
 from refold_server.host import SessionHost, Surroundings
 from refold_server.sessions.registry import Sessions
 from refold_server.stores import open_configured_store
-from refold_server.tools.execute import ToolAnswer
-from refold_server.tools.paths import Workspace
+from refold_server.tools.tool_runner import ToolAnswer
+from refold_server.tools.workspace_path import Workspace
 
 
 class StuckProvider:

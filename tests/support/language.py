@@ -1,16 +1,16 @@
-"""Owns doubles of the language-server side: a client that notes what it is told, a library that notes what it is asked."""
+"""Doubles of the language-server side: a client that notes what it is told, a library that notes what it is asked."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from refold_server.lsp.documents import OpenDocument
-from refold_server.lsp.mounted import Asked
+from refold_server.lsp.selection_commands import ActionRequest
+from refold_server.lsp.text_positions import OpenDocument
 
 
 def raw(value: Any) -> Raw:
@@ -49,7 +49,7 @@ class NotingLibrary:
 
     def __init__(self) -> None:
         self.seen: list[str] = []
-        self.result: object = None
+        self.result: Exception | Raw | Callable[[], Awaitable[object]] = Raw(b"null")
         self.open: tuple[OpenDocument, ...] = ()
         self.on_disk: list[OpenDocument] = []
         self.roots: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class NotingLibrary:
         if method == "broken":
             raise ZeroDivisionError
 
-    def request(self, method: str, params: Raw | None) -> object:
+    def request(self, method: str, params: Raw | None) -> Raw | Callable[[], Awaitable[object]]:
         """Take a request."""
         self.seen.append(method)
         if isinstance(self.result, Exception):
@@ -85,11 +85,11 @@ class NotingFeatures:
     """What the daemon does for standard requests: it notes what was asked."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Asked, tuple[OpenDocument, ...]]] = []
+        self.asked: list[tuple[ActionRequest, tuple[OpenDocument, ...]]] = []
         self.ran: list[tuple[str, tuple[Any, ...]]] = []
         self.result: object = ()
 
-    def actions(self, asked: Asked, documents: tuple[OpenDocument, ...]) -> object:
+    def actions(self, asked: ActionRequest, documents: tuple[OpenDocument, ...]) -> object:
         """Note and answer."""
         self.asked.append((asked, documents))
         if isinstance(self.result, Exception):

@@ -30,8 +30,8 @@ from refold_server.checks.live import CheckMode
 from refold_server.compaction.policy import policy_of
 from refold_server.config import CompactionConfig, Mode
 from refold_server.meters import ModelTokenMeter
-from refold_server.tools.execute import Proposed, ToolAnswer
 from refold_server.tools.tool import PastResults
+from refold_server.tools.tool_runner import Proposed, ToolAnswer
 
 
 def says(*parts: str, finish: str = "stop") -> list[Chunk]:

@@ -16,7 +16,7 @@ from refold_protocol.verify import Verifier
 from refold_server.loop.instance import Instance
 from refold_server.loop.ledger import Ledger
 from refold_server.loop.seams import Seams
-from refold_server.plugins.registry import NO_PLUGINS, Plugins
+from refold_server.plugins.plugin_registry import NO_PLUGINS, Plugins
 from refold_server.sessions.session import Session
 from refold_storage.interface import NewSession, Store
 from refold_storage.memory import MemoryStore

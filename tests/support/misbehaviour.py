@@ -13,8 +13,7 @@ from msgspec import Struct
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import Chunk, Message, TextBlock, TextDelta
-from refold_server.plugins.payloads import Accept, Assembled, Block, Context, Deny, GoOn, Stop, Submit, Summary
-from refold_server.plugins.seam import (
+from refold_server.plugins.hook_table import (
     ASSEMBLE,
     EXECUTE,
     POST_EXECUTE,
@@ -26,9 +25,18 @@ from refold_server.plugins.seam import (
     STREAM,
     SUMMARISE,
     TURN_STOP,
-    Seam,
+    Accept,
+    Assembled,
+    Block,
+    Context,
+    Deny,
+    GoOn,
+    Hook,
+    Stop,
+    Submit,
+    Summary,
 )
-from refold_server.tools.execute import ToolAnswer
+from refold_server.tools.tool_runner import ToolAnswer
 
 
 class UnprintableError(Exception):
@@ -90,7 +98,7 @@ ANY_NONSENSE: Final[dict[str, Callable[[], object]]] = {
 }
 """Values that no seam takes."""
 
-OWN_NONSENSE: Final[dict[Seam[Any], tuple[Callable[[], object], ...]]] = {
+OWN_NONSENSE: Final[dict[Hook[Any], tuple[Callable[[], object], ...]]] = {
     PROMPT_SUBMIT: (
         lambda: Submit((TextBlock(HALF),)),
         lambda: Submit([7]),  # type: ignore[arg-type]
@@ -205,7 +213,7 @@ RAISING: Final[dict[str, Callable[[], Awaitable[object]]]] = {
 """What a handler can raise."""
 
 
-def handler(seam: Seam[Any], fault: Callable[[], Awaitable[object]], *, after: bool = False) -> Any:
+def handler(seam: Hook[Any], fault: Callable[[], Awaitable[object]], *, after: bool = False) -> Any:
     """A handler for a seam that does `fault`, before it asks for the rest or after, and gives what that gives."""
     if seam is STREAM:
         return _stream_handler(fault, after=after)

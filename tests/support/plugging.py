@@ -17,14 +17,14 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.messages import Message, text_content, text_of
 from refold_protocol.session.rebuild import rebuild_summary, sent_requests
-from refold_server.plugins.registry import PluginRegistry, Plugins, registered
-from refold_server.plugins.seam import Seam
+from refold_server.plugins.hook_table import Hook
+from refold_server.plugins.plugin_registry import PluginRegistry, Plugins, registered
 from refold_server.sessions.session import Session
 from tests.support.loop_host import ScriptedProvider
 from tests.support.loops import assert_proven, last
 
 
-def plugin(*rows: tuple[Seam[Any], Any], name: str = "p", limit_s: float | None = None) -> Plugins:
+def plugin(*rows: tuple[Hook[Any], Any], name: str = "p", limit_s: float | None = None) -> Plugins:
     """A plugin with one handler at each of some seams; `limit_s` holds where a seam has a limit."""
 
     def register(registry: PluginRegistry) -> None:

@@ -9,14 +9,13 @@ from typing import Any
 from refold_protocol.session.messages import TextBlock
 from refold_server.config import PrefixConfig
 from refold_server.loop.seams import NOWHERE, Seams
-from refold_server.plugins.chain import Failure
-from refold_server.prefix.built_in import Sights, built_in
-from refold_server.prefix.editor import OpenFiles
+from refold_server.plugins.hook_runner import PluginFailure
+from refold_server.prefix.contributors import OpenFiles, PrefixSources, built_in
 from refold_server.tools.open_buffers import NO_BUFFERS
-from refold_server.tools.skills import SkillShelf
+from refold_server.tools.skill_index import SkillFolders
 
 EVERY = PrefixConfig()
-BARE = SkillShelf()
+BARE = SkillFolders()
 
 OPENER = '<context source="refold:'
 """How the message of each built-in contributor begins."""
@@ -33,12 +32,12 @@ async def composed(
     cwd: Path,
     config: PrefixConfig = EVERY,
     *,
-    shelf: SkillShelf = BARE,
+    shelf: SkillFolders = BARE,
     buffers: OpenFiles = NO_BUFFERS,
 ) -> dict[str, str]:
     """Compose the prefix of a session in `cwd`; give the text of each contributor that says something, in order."""
-    failures: list[Failure] = []
-    seams = Seams(built_in(config, Sights(lambda: shelf, buffers)), NOWHERE, str(cwd))
+    failures: list[PluginFailure] = []
+    seams = Seams(built_in(config, PrefixSources(lambda: shelf, buffers)), NOWHERE, str(cwd))
     seams.report = failures.append
     composition = await seams.session_prefix(seams.place(1, 1))
     assert failures == []

@@ -15,13 +15,13 @@ import anyio
 from refold_protocol.session.messages import InputBlock, Source
 from refold_server import boot
 from refold_server.loop.seams import Seams, Submitted
-from refold_server.plugins.payloads import Place
+from refold_server.plugins.hook_table import HookContext
 
 
 class StuckSeams(Seams):
     """Never lets a prompt in."""
 
-    async def prompt_submit(self, place: Place, content: tuple[InputBlock, ...], source: Source) -> Submitted:
+    async def prompt_submit(self, place: HookContext, content: tuple[InputBlock, ...], source: Source) -> Submitted:
         await anyio.sleep_forever()
         raise AssertionError("unreachable")
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from refold_protocol.ids import CallId
 from refold_protocol.session.messages import TextBlock
-from refold_server.tools.execute import ToolAnswer, execute
-from refold_server.tools.paths import Workspace
-from refold_server.tools.registry import Registry, built_in_tools
+from refold_server.tools.session_tools import ToolTable, built_in_tools
 from refold_server.tools.tool import ToolContext
+from refold_server.tools.tool_runner import ToolAnswer, execute
+from refold_server.tools.workspace_path import Workspace
 
 
 class PlayedResults:
@@ -50,7 +50,7 @@ def context(root: Path, **settings: Any) -> ToolContext:
     return ToolContext(Workspace(root), CallId("c1"), **settings)
 
 
-async def call(root: Path, name: str, registry: Registry | None = None, /, **arguments: Any) -> ToolAnswer:
+async def call(root: Path, name: str, registry: ToolTable | None = None, /, **arguments: Any) -> ToolAnswer:
     """Call a built-in tool in the workspace `root`, as the loop would."""
     return await execute(registry or built_in_tools(), name, json.dumps(arguments), context(root))
 

@@ -1,4 +1,4 @@
-"""Owns what of the language-server side stands in `initialize`: what the client announced, and what is offered for it.
+"""The language-server side of `initialize`: what the client announced, and what is offered for it.
 
 The offer is static text in the form of LSP 3.17; a test compares it with what pygls would build. Imported only for clients
 that announced documents or a workspace, because the answer to `initialize` waits for it. Must not know pygls.

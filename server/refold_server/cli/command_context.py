@@ -34,7 +34,7 @@ from refold_server.enduring import run_to_its_end
 from refold_server.host import Surroundings, surroundings
 from refold_server.sessions.registry import Sessions
 from refold_server.stores import open_configured_store
-from refold_server.tools.faults import Interrupted
+from refold_server.tools.tool_failure import Interrupted
 from refold_storage.interface import Store
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

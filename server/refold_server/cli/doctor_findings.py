@@ -28,10 +28,8 @@ from refold_server.cli.command_context import open_context, read_config
 from refold_server.config import Config
 from refold_server.config_file import config_path
 from refold_server.host import offered
-from refold_server.plugins.account import plugin_rows
-from refold_server.plugins.aside import Aside
-from refold_server.plugins.loading import load_plugin_aside, plugin_sources
-from refold_server.plugins.registry import NO_PLUGINS
+from refold_server.plugins.plugin_loading import ImportThreads, load_plugin_in_thread, plugin_sources
+from refold_server.plugins.plugin_registry import NO_PLUGINS, plugin_stats
 from refold_server.sessions.models import provider_rows
 from refold_storage.format import DATA_FILE
 from refold_storage.health import Vitals
@@ -178,19 +176,19 @@ def findings(examined: Examination, key_names: dict[str, str]) -> Iterator[Docto
 
 async def examine_plugins(config: Config) -> tuple[tuple[PluginState, ...], tuple[DoctorFinding, ...]]:
     """Give the plugins in the order in which they are loaded, and what is wrong with them."""
-    loaded, runner = NO_PLUGINS, Aside()
+    loaded, runner = NO_PLUGINS, ImportThreads()
     states: list[PluginState] = []
     found: list[DoctorFinding] = []
     with redirect_stdout(sys.stderr):
         for source in plugin_sources(config.plugins):
             try:
-                one = await load_plugin_aside(source, loaded, config.plugins.load_timeout_s, runner)
+                one = await load_plugin_in_thread(source, loaded, config.plugins.load_timeout_s, runner)
             except ConfigError as error:  # the others can still be looked at
                 states.append(PluginState(source.origin))
                 found.append(DoctorFinding(error.error_kind, error.message, "correct it, or take it out of the configuration"))
                 continue
             loaded = loaded.then(one)
-            (row,) = plugin_rows(one)
+            (row,) = plugin_stats(one)
             seams = tuple(seam.seam for seam in row.seams)
             states.append(PluginState(row.origin, row.plugin, row.tools, row.event_types, seams))
     try:

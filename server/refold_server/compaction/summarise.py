@@ -8,7 +8,7 @@ from refold_protocol.errors import ProviderError
 from refold_protocol.session.chunks import assemble
 from refold_protocol.session.messages import Chunk, TextBlock, ToolCallBlock
 from refold_server.compaction.failure import CompactionError
-from refold_server.plugins.payloads import Summary
+from refold_server.plugins.hook_table import Summary
 
 
 def summary_of(chunks: Iterable[Chunk], model: str) -> Summary:

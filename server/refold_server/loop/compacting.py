@@ -39,7 +39,7 @@ from refold_server.compaction.summarise import check_shrinks, summary_of
 from refold_server.compaction.words import replacement
 from refold_server.loop.instance import Instance
 from refold_server.loop.sending import replying, while_durable
-from refold_server.plugins.payloads import Outgoing, Place, Summarising, Summary
+from refold_server.plugins.hook_table import HookContext, Outgoing, Summarising, Summary
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Landed(Struct, frozen=True, gc=False):
     shadowed: int
 
 
-async def compact(instance: Instance, place: Place, job: Job, plan: Plan) -> Landed:
+async def compact(instance: Instance, place: HookContext, job: Job, plan: Plan) -> Landed:
     """Sum up a region and put the summary in its place. Asks again where that may help, for a smaller region where the call
     did not fit: that is a compaction of its own. Raises CompactionError and ProviderError with the history unchanged, and
     LogError."""
@@ -118,7 +118,7 @@ def _fail(instance: Instance, error: RefoldError) -> None:
         _log.error("the end of a compaction could not be recorded: %s", trouble.message)
 
 
-async def _summary(instance: Instance, place: Place, plan: Plan, attempt: int) -> Summary:
+async def _summary(instance: Instance, place: HookContext, plan: Plan, attempt: int) -> Summary:
     asked = instance.ledger.folds.horizon.compaction
     if asked is None:
         raise InvariantError("a compaction began and is not open")
@@ -130,7 +130,7 @@ async def _summary(instance: Instance, place: Place, plan: Plan, attempt: int) -
     return await instance.seams.summarise(Summarising(place, request, asked.start.instructions, plan.cap), own)
 
 
-async def _ask(instance: Instance, place: Place, request: Request, attempt: int) -> Summary:
+async def _ask(instance: Instance, place: HookContext, request: Request, attempt: int) -> Summary:
     config, ledger = request.header.config, instance.ledger
     dialect = dialect_named(config.dialect)
     body = dialect.encode(request, {})

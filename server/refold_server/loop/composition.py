@@ -13,12 +13,10 @@ from difflib import SequenceMatcher
 from msgspec import Struct
 
 from refold_protocol.session.messages import Message
-from refold_server.plugins.chain import Report, waterfall
-from refold_server.plugins.frozen import frozen_messages
-from refold_server.plugins.payloads import Composing
-from refold_server.plugins.registry import Registered
-from refold_server.plugins.seam import PrefixHandler
-from refold_server.prefix.contributor import contributor_name
+from refold_server.plugins.hook_runner import Report, handler_name, waterfall
+from refold_server.plugins.hook_table import PrefixHandler, PrefixRequest
+from refold_server.plugins.hook_values import frozen_messages
+from refold_server.plugins.plugin_registry import Registered
 
 
 class Contribution(Struct, frozen=True):
@@ -41,7 +39,7 @@ class Composition(Struct, frozen=True):
 Handlers = Sequence[Registered[PrefixHandler]]
 
 
-async def compose(handlers: Handlers, composing: Composing, report: Report) -> Composition:
+async def compose(handlers: Handlers, composing: PrefixRequest, report: Report) -> Composition:
     """Run the waterfall over an empty seed. Failures are reported; the prefix is what the others say."""
     given: list[tuple[Message, ...]] = [()] * (len(handlers) + 1)
 
@@ -71,7 +69,7 @@ def attributed(handlers: Handlers, given: Sequence[tuple[Message, ...]], message
     rows = [
         Contribution(
             one.plugin,
-            contributor_name(one.handler),
+            handler_name(one.handler),
             tuple(message for message, owner in zip(messages, owners, strict=True) if owner == place),
             removed[place],
         )

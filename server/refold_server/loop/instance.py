@@ -28,10 +28,10 @@ from refold_server.loop.ledger import Ledger
 from refold_server.loop.results import LoggedResults
 from refold_server.loop.seams import Seams
 from refold_server.meters import ModelTokenMeter
-from refold_server.plugins.chain import Failure
-from refold_server.providers.provider import Provider
-from refold_server.tools.execute import Proposed, ToolAnswer
+from refold_server.plugins.hook_runner import PluginFailure
+from refold_server.providers.provider_registry import Provider
 from refold_server.tools.tool import PastResults
+from refold_server.tools.tool_runner import Proposed, ToolAnswer
 
 
 class Host(Protocol):
@@ -206,9 +206,9 @@ class Instance:
         kept = tuple(now.pop(tool.name, tool) for tool in before)
         return (*kept, *now.values())
 
-    def _record_failure(self, failure: Failure) -> None:
+    def _record_failure(self, failure: PluginFailure) -> None:
         work = self.ledger.folds.work
-        self.ledger.append(Draft(PluginFailed(failure.plugin, failure.seam, failure.message, work.turn, work.step)))
+        self.ledger.append(Draft(PluginFailed(failure.plugin, failure.hook, failure.message, work.turn, work.step)))
 
     def _observed(self, events: Sequence[Event]) -> None:
         for event in events:

@@ -34,7 +34,7 @@ from refold_server.loop.gauge import (
     worthwhile,
 )
 from refold_server.loop.instance import Instance
-from refold_server.plugins.payloads import Place
+from refold_server.plugins.hook_table import HookContext
 
 MOST_IN_A_ROW: Final = 4
 """So many compactions follow each other before a step goes on with what there is."""
@@ -50,7 +50,7 @@ class Room:
         self._failed = False
         self._overflowed: str | None = None
 
-    async def make(self, place: Place, system: str, prefix: tuple[Message, ...]) -> None:
+    async def make(self, place: HookContext, system: str, prefix: tuple[Message, ...]) -> None:
         """Compact the history while the next request, with this system text and prefix, would reach the threshold. Raises
         LogError alone: a history that could not be compacted is sent whole."""
         for _ in range(MOST_IN_A_ROW):
@@ -63,7 +63,7 @@ class Room:
                 self._failed = True
                 _log.warning("session %s: it was not compacted: %s", place.session, error.message)
 
-    async def after_overflow(self, place: Place, error: ProviderError) -> None:
+    async def after_overflow(self, place: HookContext, error: ProviderError) -> None:
         """End a step whose request did not fit, and compact the history once. Raises the error that ends the turn where that
         does not help, with the numbers; LogError."""
         instance = self._instance
@@ -80,7 +80,7 @@ class Room:
         if self._overflowed is None:
             raise _overflow(error, None)
 
-    async def _after_refusal(self, place: Place, gauge: Gauge) -> str:
+    async def _after_refusal(self, place: HookContext, gauge: Gauge) -> str:
         """End the step, make room once, and give what will be said if that was not enough."""
         instance, aim = self._instance, Aim("overflow", gauge.bounds.retain, refused=True)
         cuts = cuts_in(instance, gauge, aim)
@@ -100,7 +100,7 @@ class Room:
         saved = f"{landed.shadowed:,} tokens of it became {landed.tokens:,} by estimate"
         return f"The history was compacted once in this turn ({saved}), and it still does not fit."
 
-    async def _relieved(self, place: Place, system: str, prefix: tuple[Message, ...]) -> bool:
+    async def _relieved(self, place: HookContext, system: str, prefix: tuple[Message, ...]) -> bool:
         """Make room once if the threshold is reached; tell whether anything was done. Large results are cut first: that costs
         no call. What is summed up is not cut before, because the summary would be made from less and paid in full."""
         instance = self._instance
@@ -121,7 +121,7 @@ class Room:
         return bool(cuts)
 
 
-async def compact_now(instance: Instance, place: Place, wishes: str | None, begin: Callable[[], object]) -> Landed:
+async def compact_now(instance: Instance, place: HookContext, wishes: str | None, begin: Callable[[], object]) -> Landed:
     """Compact all of the history, because somebody asked for it; `begin` is called once it is known that there is something
     to do, before anything is recorded. Raises TokenMeterError, CompactionError, ProviderError with the history unchanged,
     LogError."""
@@ -136,7 +136,7 @@ async def compact_now(instance: Instance, place: Place, wishes: str | None, begi
     return await _run(instance, place, gauge, plan, aim)
 
 
-async def _run(instance: Instance, place: Place, gauge: Gauge, plan: Plan, aim: Aim) -> Landed:
+async def _run(instance: Instance, place: HookContext, gauge: Gauge, plan: Plan, aim: Aim) -> Landed:
     def smaller(most: int) -> Plan | None:
         return plan_of(instance, gauge, aim, most)
 

@@ -19,9 +19,34 @@ from refold_protocol.session.events import ContextMessage, Event, ToolErrorInfo
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import Chunk, InputBlock, Message, Source, text_content
 from refold_server.loop.composition import Composition, compose
-from refold_server.plugins import seam as at
-from refold_server.plugins.chain import Failure, Report, ask, waterfall
-from refold_server.plugins.frozen import (
+from refold_server.plugins import hook_table as at
+from refold_server.plugins.hook_runner import PluginFailure, Report, Send, ask, look, streaming, waterfall
+from refold_server.plugins.hook_table import (
+    Accept,
+    AfterStep,
+    Answered,
+    Assembled,
+    Assembling,
+    BeforeStep,
+    Block,
+    Call,
+    ConfigRequest,
+    Context,
+    Deny,
+    Flushed,
+    GoOn,
+    Hook,
+    HookContext,
+    Outgoing,
+    PrefixRequest,
+    Prompt,
+    Recorded,
+    Stop,
+    Submit,
+    Summarising,
+    Summary,
+)
+from refold_server.plugins.hook_values import (
     frozen_answer,
     frozen_assembled,
     frozen_config,
@@ -29,35 +54,8 @@ from refold_server.plugins.frozen import (
     frozen_decision,
     frozen_summary,
 )
-from refold_server.plugins.observing import look
-from refold_server.plugins.payloads import (
-    Accept,
-    Answered,
-    Assembled,
-    Assembling,
-    Block,
-    Call,
-    Composing,
-    Context,
-    Deny,
-    Flushed,
-    GoOn,
-    Outgoing,
-    Place,
-    Prompt,
-    Recorded,
-    Routing,
-    StepAhead,
-    StepOver,
-    Stop,
-    Submit,
-    Summarising,
-    Summary,
-)
-from refold_server.plugins.registry import NO_PLUGINS, Plugins
-from refold_server.plugins.seam import Seam
-from refold_server.plugins.streaming import Send, streaming
-from refold_server.tools.execute import ToolAnswer
+from refold_server.plugins.plugin_registry import NO_PLUGINS, Plugins
+from refold_server.tools.tool_runner import ToolAnswer
 
 
 class Submitted(Struct, frozen=True, gc=False):
@@ -99,16 +97,16 @@ class Seams:
         """Told of each failure of a plugin; set by the instance, which records it."""
         self.observing = False
         """Whether a handler is looking on right now: nothing may be recorded from inside it."""
-        self._blind: dict[tuple[str, str], Failure | None] = {}
+        self._blind: dict[tuple[str, str], PluginFailure | None] = {}
         self._plugins = plugins
         self._session = session
         self._cwd = cwd
 
-    def place(self, turn: int, step: int = 0) -> Place:
+    def place(self, turn: int, step: int = 0) -> HookContext:
         """Give where a seam is."""
-        return Place(self._session, self._cwd, turn, step)
+        return HookContext(self._session, self._cwd, turn, step)
 
-    async def prompt_submit(self, place: Place, content: tuple[InputBlock, ...], source: Source) -> Submitted:
+    async def prompt_submit(self, place: HookContext, content: tuple[InputBlock, ...], source: Source) -> Submitted:
         """agent/prompt-submit: let a prompt in, change it, add context to it, or veto it."""
         added: list[ContextMessage] = []
         for one in self._plugins.at(at.PROMPT_SUBMIT):
@@ -116,7 +114,7 @@ class Seams:
                 one, Prompt(place, content, source), lambda value: frozen_decision(value, Submit, Block), self.report
             )
             match decision:
-                case Failure():
+                case PluginFailure():
                     return Submitted(content, (), decision.sentence)
                 case Block(reason=reason):
                     return Submitted(content, (), reason)
@@ -127,7 +125,7 @@ class Seams:
                     pass
         return Submitted(content, tuple(added))
 
-    async def assemble(self, place: Place, system: str, tools: tuple[ToolSchema, ...]) -> Assembled:
+    async def assemble(self, place: HookContext, system: str, tools: tuple[ToolSchema, ...]) -> Assembled:
         """system-prompt/assemble: the system text and tools of this step."""
 
         async def own() -> Assembled:
@@ -135,17 +133,17 @@ class Seams:
 
         return await waterfall(self._plugins.at(at.ASSEMBLE), Assembling(place), frozen_assembled, own, self.report)
 
-    async def session_prefix(self, place: Place) -> Composition:
+    async def session_prefix(self, place: HookContext) -> Composition:
         """agent/session-prefix: the instance's prefix, composed once, before its first pre-step."""
-        return await compose(self._plugins.at(at.SESSION_PREFIX), Composing(place), self.report)
+        return await compose(self._plugins.at(at.SESSION_PREFIX), PrefixRequest(place), self.report)
 
-    async def pre_step(self, place: Place, offered: Assembled, prefix: tuple[Message, ...]) -> tuple[ContextMessage, ...]:
+    async def pre_step(self, place: HookContext, offered: Assembled, prefix: tuple[Message, ...]) -> tuple[ContextMessage, ...]:
         """agent/pre-step: the last moment at which the history of this step's request can still grow or shrink."""
         added: list[ContextMessage] = []
-        ahead = StepAhead(place, offered.system, offered.tools, prefix)
+        ahead = BeforeStep(place, offered.system, offered.tools, prefix)
         for one in self._plugins.at(at.PRE_STEP):
             context = await ask(one, ahead, frozen_contexts, self.report)
-            if not isinstance(context, Failure):
+            if not isinstance(context, PluginFailure):
                 added.extend(_messages(context, one.plugin))
         return tuple(added)
 
@@ -153,7 +151,7 @@ class Seams:
         """compaction/summarise: what stands for a region. `own` asks the model."""
         return await waterfall(self._plugins.at(at.SUMMARISE), asked, frozen_summary, own, self.report)
 
-    async def request(self, place: Place, config: CallConfig, check: Callable[[CallConfig], None]) -> CallConfig:
+    async def request(self, place: HookContext, config: CallConfig, check: Callable[[CallConfig], None]) -> CallConfig:
         """agent/request: may replace the call config, and nothing else. `check` raises for one that no request can be made
         with: it must not be recorded, because the next step would begin with it."""
 
@@ -165,7 +163,7 @@ class Seams:
             check(other)
             return other
 
-        return await waterfall(self._plugins.at(at.REQUEST), Routing(place), usable, own, self.report)
+        return await waterfall(self._plugins.at(at.REQUEST), ConfigRequest(place), usable, own, self.report)
 
     def stream(self, outgoing: Outgoing, send: Send) -> AsyncGenerator[Chunk, None]:
         """llm/stream: the provider's reply to exactly these bytes. `send` checks what reaches it and sends it."""
@@ -175,7 +173,7 @@ class Seams:
         """tools/pre-execute: None lets the call run; a sentence denies it. No later handler undoes a denial."""
         for one in self._plugins.at(at.PRE_EXECUTE):
             decision = await ask(one, call, lambda value: frozen_decision(value, Deny), self.report)
-            if isinstance(decision, Failure):
+            if isinstance(decision, PluginFailure):
                 return f"{decision.sentence} The call was not run."
             if decision is not None:
                 return decision.reason
@@ -202,11 +200,11 @@ class Seams:
                 added.extend(_messages(decision.context, one.plugin))
         return Executed(answer, tuple(added))
 
-    async def turn_stop(self, place: Place, goes_on: bool) -> Verdict:
+    async def turn_stop(self, place: HookContext, goes_on: bool) -> Verdict:
         """agent/turn-stop: asked at each step's end. The first handler that says stop is obeyed."""
         added: list[ContextMessage] = []
         for one in self._plugins.at(at.TURN_STOP):
-            decision = await ask(one, StepOver(place, goes_on), lambda value: frozen_decision(value, Stop, GoOn), self.report)
+            decision = await ask(one, AfterStep(place, goes_on), lambda value: frozen_decision(value, Stop, GoOn), self.report)
             match decision:
                 case Stop(reason=reason):
                     return Verdict(False, (), reason if goes_on else None)
@@ -230,7 +228,7 @@ class Seams:
         """session/flush: called when events became durable."""
         self._watch(at.FLUSH, Flushed(self._session, durable))
 
-    def _watch(self, seam: Seam[Any], seen: object) -> None:
+    def _watch(self, seam: Hook[Any], seen: object) -> None:
         self.observing = True
         try:
             for one in self._plugins.at(seam):
@@ -249,7 +247,7 @@ class Seams:
                 self.report(failure)
 
 
-def _told(failure: Failure) -> None:
+def _told(failure: PluginFailure) -> None:
     _log.warning("%s", failure.sentence)
 
 

@@ -15,7 +15,7 @@ from refold_protocol.errors import InvariantError, LogBusyError, LogError, Plugi
 from refold_protocol.session.messages import Chunk
 from refold_server.loop.instance import Instance
 from refold_server.loop.ledger import Ledger
-from refold_server.plugins.payloads import Outgoing
+from refold_server.plugins.hook_table import Outgoing
 from refold_storage.backlog import same_error
 
 

@@ -31,7 +31,7 @@ from refold_server.loop.instance import Instance
 from refold_server.loop.room import Room
 from refold_server.loop.sending import replying, while_durable
 from refold_server.loop.toolcalls import run_calls
-from refold_server.plugins.payloads import Assembled, Outgoing, Place
+from refold_server.plugins.hook_table import Assembled, HookContext, Outgoing
 
 
 class StepDone(Struct, frozen=True, gc=False):
@@ -70,13 +70,13 @@ async def run_step(instance: Instance, room: Room, turn: int, step: int) -> Step
     return await _ended(instance, place, capped=message.finish == "length", called=bool(calls))
 
 
-async def _prefix(instance: Instance, place: Place) -> tuple[Message, ...]:
+async def _prefix(instance: Instance, place: HookContext) -> tuple[Message, ...]:
     if instance.composition is None:
         instance.composition = await instance.seams.session_prefix(place)  # a cancelled one does not get here, see `attempt`
     return instance.composition.messages
 
 
-async def _ended(instance: Instance, place: Place, *, capped: bool, called: bool) -> StepDone:
+async def _ended(instance: Instance, place: HookContext, *, capped: bool, called: bool) -> StepDone:
     steered = bool(waiting(instance.ledger, ("steer",)))
     verdict = await instance.seams.turn_stop(place, called or steered)
     instance.ledger.append(*(Draft(message, surface_op="append") for message in verdict.context))
@@ -92,7 +92,7 @@ _REFUSALS = {
 }
 
 
-async def _record_header(instance: Instance, place: Place, offered: Assembled) -> Request:
+async def _record_header(instance: Instance, place: HookContext, offered: Assembled) -> Request:
     ledger = instance.ledger
     config = await instance.seams.request(place, instance.config_seed(), instance.check_config)
     tools = instance.frozen_tools(offered.tools, config)

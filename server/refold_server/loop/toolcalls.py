@@ -16,14 +16,14 @@ from refold_protocol.session.messages import ToolCallBlock, text_content
 from refold_server.loop.instance import Instance
 from refold_server.loop.seams import Executed
 from refold_server.loop.unanswered import unanswered
-from refold_server.plugins.payloads import Call, Place
-from refold_server.tools.execute import ToolAnswer
+from refold_server.plugins.hook_table import Call, HookContext
+from refold_server.tools.tool_runner import ToolAnswer
 
 MAX_PARALLEL = 8
 """Most calls that run at the same time."""
 
 
-async def run_calls(instance: Instance, place: Place, calls: tuple[ToolCallBlock, ...]) -> None:
+async def run_calls(instance: Instance, place: HookContext, calls: tuple[ToolCallBlock, ...]) -> None:
     """Run all calls of a reply and record their results, then the context that seams added. Raises LogError."""
     context: list[ContextMessage] = []
     for group in _groups(instance, calls):
@@ -53,7 +53,7 @@ def _groups(instance: Instance, calls: tuple[ToolCallBlock, ...]) -> Iterator[tu
 
 
 async def _run_group(
-    instance: Instance, place: Place, group: tuple[ToolCallBlock, ...], seqs: list[int]
+    instance: Instance, place: HookContext, group: tuple[ToolCallBlock, ...], seqs: list[int]
 ) -> list[ContextMessage]:
     done: dict[int, Executed] = {}
     context: list[ContextMessage] = []
@@ -81,7 +81,7 @@ async def _run_group(
 
 
 def _record_known(
-    instance: Instance, place: Place, group: tuple[ToolCallBlock, ...], recorded: int, done: Mapping[int, Executed]
+    instance: Instance, place: HookContext, group: tuple[ToolCallBlock, ...], recorded: int, done: Mapping[int, Executed]
 ) -> None:
     """Record the answers that are there behind a call which has none, and that it has none."""
     drafts: list[Draft] = []
@@ -97,7 +97,7 @@ def _record_known(
     instance.ledger.append(*drafts, closing=True)
 
 
-async def _run_one(instance: Instance, place: Place, block: ToolCallBlock) -> Executed:
+async def _run_one(instance: Instance, place: HookContext, block: ToolCallBlock) -> Executed:
     seams, host = instance.seams, instance.host
     call = Call(place, CallId(block.id), block.name, block.arguments, host.is_read_only(block.name))
     denied = await seams.pre_execute(call)
@@ -123,6 +123,6 @@ def _denied(reason: str) -> ToolAnswer:
     return ToolAnswer(text_content(reason), True, ToolErrorInfo("Denied", "DENIED"))
 
 
-def _result(place: Place, call: str, seq: int, answer: ToolAnswer) -> Draft:
+def _result(place: HookContext, call: str, seq: int, answer: ToolAnswer) -> Draft:
     result = ToolResult(place.turn, place.step, CallId(call), answer.content, answer.is_error, answer.error, answer.meta)
     return Draft(result, surface_op="append", sources=((seq, seq),))

@@ -1,1 +1,1 @@
-"""The language-server side: open documents, commands on selections, edits. pygls is behind `adapter.py` and nowhere else."""
+"""The language-server side: open documents, commands on selections, edits. pygls is in `lsp_backend.py` and nowhere else."""

@@ -1,59 +1,67 @@
-"""Seams and plugins: what others may add to refold, and the names that they need for it.
+"""Plugins and their hooks: the names that a plugin file needs.
 
 A plugin is a module with one function, `register(registry: PluginRegistry)`. See docs/plugins.md for a worked example.
 """
 
-from refold_server.plugins.payloads import (
-    Accept,
-    Answered,
-    Assembled,
-    Assembling,
-    Block,
-    Call,
-    Composing,
-    Context,
-    Deny,
-    Flushed,
-    GoOn,
-    Outgoing,
-    Place,
-    Prompt,
-    Recorded,
-    Routing,
-    StepAhead,
-    StepOver,
-    Stop,
-    Submit,
-    Summarising,
-    Summary,
-    context,
-)
-from refold_server.plugins.registry import PluginRegistry
-from refold_server.plugins.seam import (
+from refold_server.plugins.hook_table import (
     ASSEMBLE,
     EXECUTE,
     FLUSH,
+    HOOKS,
     OBSERVE,
     POST_EXECUTE,
     PRE_EXECUTE,
     PRE_STEP,
     PROMPT_SUBMIT,
     REQUEST,
-    SEAMS,
     SESSION_PREFIX,
     STREAM,
     SUMMARISE,
     TURN_STOP,
-    Seam,
+    Accept,
+    AfterStep,
+    Answered,
+    Assembled,
+    Assembling,
+    BeforeStep,
+    Block,
+    Call,
+    ConfigRequest,
+    Context,
+    Deny,
+    Flushed,
+    GoOn,
+    Hook,
+    HookContext,
+    Outgoing,
+    PrefixRequest,
+    Prompt,
+    Recorded,
+    Stop,
+    Submit,
+    Summarising,
+    Summary,
+    context,
 )
-from refold_server.plugins.tools import tool
-from refold_server.tools.failure import ToolFailure
+from refold_server.plugins.plugin_registry import PluginRegistry
+from refold_server.plugins.plugin_tools import tool
 from refold_server.tools.tool import Proposal, ToolContext, ToolOutput
+from refold_server.tools.tool_failure import ToolFailure
+
+# Names that plugin files of version 0.1 import.
+Composing = PrefixRequest
+Place = HookContext
+Routing = ConfigRequest
+SEAMS = HOOKS
+Seam = Hook
+StepAhead = BeforeStep
+StepOver = AfterStep
 
 __all__ = [
     "ASSEMBLE",
     "EXECUTE",
     "FLUSH",
+    "HOOKS",
     "OBSERVE",
     "POST_EXECUTE",
     "PRE_EXECUTE",
@@ -66,19 +74,25 @@ __all__ = [
     "SUMMARISE",
     "TURN_STOP",
     "Accept",
+    "AfterStep",
     "Answered",
     "Assembled",
     "Assembling",
+    "BeforeStep",
     "Block",
     "Call",
     "Composing",
+    "ConfigRequest",
     "Context",
     "Deny",
     "Flushed",
     "GoOn",
+    "Hook",
+    "HookContext",
     "Outgoing",
     "Place",
     "PluginRegistry",
+    "PrefixRequest",
     "Prompt",
     "Proposal",
     "Recorded",

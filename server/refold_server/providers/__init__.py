@@ -1,1 +1,1 @@
-"""How model providers are reached: the seam, HTTP, and the embedded rehearsal. Bodies come in encoded; chunks go out."""
+"""How model providers are reached: HTTP, and the offline provider. Encoded bodies go in, chunks come out."""

@@ -1,4 +1,4 @@
-"""Owns the key of a provider: where it comes from, and that it never shows in a message.
+"""The key of a provider: where it comes from, and that it never shows in a message.
 
 A key comes from an environment variable or from a command that prints it. It goes into one HTTP header and nowhere else:
 not into a body, the log, an error or a diagnostic line.

@@ -24,7 +24,7 @@ from refold_protocol.rpc.listing import (
 from refold_protocol.rpc.params import NoParams, SessionListParams
 from refold_protocol.rpc.schema import schema_of
 from refold_server.host import Surroundings
-from refold_server.plugins.account import plugin_rows
+from refold_server.plugins.plugin_registry import plugin_stats
 from refold_server.sessions.listing import page_of_sessions, read_cursor
 from refold_server.sessions.models import model_rows, provider_rows
 from refold_server.sessions.registry import Sessions
@@ -90,7 +90,7 @@ class CatalogMethods:
             for session in self._sessions
         )
         uptime = int((time.monotonic() - self._began) * 1000)
-        plugins = plugin_rows(self._shared.plugins)
+        plugins = plugin_stats(self._shared.plugins)
         return DaemonHealthResult(VERSION, os.getpid(), uptime, store, live, plugins, *self._unsent())
 
     async def schema(self, params: NoParams) -> DaemonSchemaResult:

@@ -16,7 +16,7 @@ from refold_protocol.session.header import header_step
 from refold_protocol.session.messages import Message
 from refold_server.loop.composition import Composition, Contribution
 from refold_server.loop.seams import Seams
-from refold_server.plugins.chain import Failure
+from refold_server.plugins.hook_runner import PluginFailure
 from refold_server.sessions.reading import reading
 from refold_server.sessions.registry import Sessions
 from refold_server.sessions.slicing import folded
@@ -42,7 +42,7 @@ async def compose_session(sessions: Sessions, session: SessionId) -> PrefixCompo
 
 async def compose_anew(seams: Seams) -> PrefixComposeResult:
     """Tell of the prefix that an instance with these seams would have. `seams` must belong to nobody else."""
-    failures: list[Failure] = []
+    failures: list[PluginFailure] = []
     seams.report = failures.append
     place = seams.place(1, 1)
     composed = await seams.session_prefix(place)

@@ -19,8 +19,8 @@ from refold_server.clock import epoch_ms, new_session_id
 from refold_server.loop.instance import Host, Instance
 from refold_server.loop.ledger import Ledger
 from refold_server.loop.seams import Seams
-from refold_server.plugins.registry import NO_PLUGINS, Plugins
-from refold_server.prefix.system import SYSTEM_TEXT
+from refold_server.plugins.plugin_registry import NO_PLUGINS, Plugins
+from refold_server.prefix.contributors import SYSTEM_TEXT
 from refold_server.sessions.checking import check_settings
 from refold_server.sessions.following import Following
 from refold_server.sessions.prompts import Prompts

@@ -1,4 +1,4 @@
-"""Owns the tool `edit_file`: one passage of a text file, or every one that is the same, and what takes its place.
+"""The tool `edit_file`: one passage of a text file, or every one that is the same, and what takes its place.
 
 The passage is looked for in the text as it is now, and must be there once, so that an edit never lands elsewhere than meant.
 """
@@ -13,12 +13,12 @@ from msgspec import Meta, Struct
 
 from refold_protocol.json_text import compact_json
 from refold_protocol.session.header_types import ToolSchema
-from refold_server.tools.failure import ToolFailure, invalid_arguments
-from refold_server.tools.passages import Lines, hint, seen_form
-from refold_server.tools.paths import Place
-from refold_server.tools.seen_texts import MAX_TEXT
 from refold_server.tools.text_change import Change, changeable, present_text, proposal
+from refold_server.tools.text_file import MAX_TEXT
+from refold_server.tools.text_match import Lines, hint, seen_form
 from refold_server.tools.tool import Proposal, ToolContext, ToolOutput
+from refold_server.tools.tool_failure import ToolFailure, invalid_arguments
+from refold_server.tools.workspace_path import WorkspacePath
 
 _MAX_TOLD: Final = 10
 """Lines that are named where a passage is there several times."""
@@ -84,7 +84,7 @@ class EditFile:
         return await (await self.propose(context, params)).apply()
 
 
-def _edited(place: Place, text: str, params: EditFileParams) -> str:
+def _edited(place: WorkspacePath, text: str, params: EditFileParams) -> str:
     lines = Lines(text)
     if seen_form(params.old) not in lines.seen:
         reason = f"{place.shown} does not hold that text.{hint(text, params.old)}"
@@ -96,7 +96,7 @@ def _edited(place: Place, text: str, params: EditFileParams) -> str:
     return lines.replaced(params.old, params.new, every=params.replace_all)
 
 
-def _several(place: Place, lines: Lines, old: str) -> str:
+def _several(place: WorkspacePath, lines: Lines, old: str) -> str:
     found = lines.places(old)
     told = ", ".join(str(lines.line_at(at)) for at in islice(found, _MAX_TOLD))
     more = sum(1 for _ in found)

@@ -1,4 +1,4 @@
-"""Owns the tool `list_files`: the files of the workspace, one path a line, in an order that never changes by itself.
+"""The tool `list_files`: the files of the workspace, one path a line, in an order that never changes by itself.
 
 A tree with more files than one answer should hold is folded: the deepest folders are named with the number of files
 below them, level by level, until the rest fits. Reads names only, never content.
@@ -15,11 +15,11 @@ from msgspec import Meta, Struct
 
 from refold_protocol.json_text import compact_json
 from refold_protocol.session.header_types import ToolSchema
-from refold_server.tools.failure import ToolFailure
-from refold_server.tools.ignore import is_named, read_globs
-from refold_server.tools.paths import Workspace, shown
+from refold_server.tools.ignore_rules import is_named, read_globs
 from refold_server.tools.tool import ToolContext, ToolOutput, text_output
-from refold_server.tools.walk import MAX_ENTRIES, Entry, Walk
+from refold_server.tools.tool_failure import ToolFailure
+from refold_server.tools.tree_walk import MAX_ENTRIES, Entry, Walk
+from refold_server.tools.workspace_path import Workspace, shown
 
 MAX_LINES: Final = 1_000
 """Paths that one answer holds."""

@@ -1,4 +1,4 @@
-"""Owns the seam through which file tools see what an editor has open, which of it is not on disk, and have it edited there.
+"""What an editor has open, as file tools see it: which text is not on disk, and how it is edited there.
 
 What a person typed and did not save is what they mean, so tools read it before the disk and edit it where it is. A snapshot
 is taken on the event loop, to which the documents belong; a tool's thread works with the snapshot. Must not know editors,
@@ -14,9 +14,9 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from refold_protocol.json_text import repair_surrogates
-from refold_server.tools.failure import ToolFailure
-from refold_server.tools.paths import Place, Workspace, shown
 from refold_server.tools.text_file import BYTE_ORDER_MARK, read_up_to
+from refold_server.tools.tool_failure import ToolFailure
+from refold_server.tools.workspace_path import Workspace, WorkspacePath, shown
 
 
 class OpenBuffer(Struct, frozen=True):
@@ -79,8 +79,8 @@ class UnsavedTexts:
 
     def __init__(self, workspace: Workspace, buffers: Iterable[OpenBuffer]) -> None:
         self._workspace = workspace
-        self._texts: dict[Place, bytes] = {}
-        self._open: dict[Place, OpenBuffer] = {}
+        self._texts: dict[WorkspacePath, bytes] = {}
+        self._open: dict[WorkspacePath, OpenBuffer] = {}
         for buffer in buffers:
             place = _place(workspace, buffer.path)
             if place is None:
@@ -90,27 +90,27 @@ class UnsavedTexts:
             if not buffer.saved:
                 self._texts[place] = repair_surrogates(buffer.text).encode()
 
-    def open_at(self, place: Place) -> OpenBuffer | None:
+    def open_at(self, place: WorkspacePath) -> OpenBuffer | None:
         """Give what is open at a place, saved or not; of several views of one file, one that is not saved."""
         return self._open.get(place)
 
-    def at(self, place: Place) -> bytes | None:
+    def at(self, place: WorkspacePath) -> bytes | None:
         """Give the text at a place in UTF-8, None where the disk has the same or nothing is open."""
         text = self._texts.get(place)
         if text is None or self._is_on_disk(place, text):
             return None
         return text
 
-    def new_files(self) -> list[Place]:
+    def new_files(self) -> list[WorkspacePath]:
         """Give the places of open files that are not on disk yet, in the order of a walk, which leaves out `.git`."""
         missing = [place for place in self._texts if ".git" not in place.parts and self._disk(place, 0) is None]
         return sorted(missing, key=lambda place: place.parts)
 
-    def _is_on_disk(self, place: Place, text: bytes) -> bool:
+    def _is_on_disk(self, place: WorkspacePath, text: bytes) -> bool:
         disk = self._disk(place, len(text) + len(BYTE_ORDER_MARK) + 1)
         return disk is not None and is_same_text(text, disk)
 
-    def _disk(self, place: Place, size: int) -> bytes | None:
+    def _disk(self, place: WorkspacePath, size: int) -> bytes | None:
         try:
             descriptor = self._workspace.open_file(place)
         except ToolFailure:  # not there yet, or not to be read: the editor has it
@@ -128,7 +128,7 @@ def is_same_text(text: bytes, disk: bytes) -> bool:
     return text == held or (bool(held) and text in (held + b"\n", held + b"\r\n"))
 
 
-def _place(workspace: Workspace, path: str) -> Place | None:
+def _place(workspace: Workspace, path: str) -> WorkspacePath | None:
     try:
         return workspace.locate(path)
     except ToolFailure:  # outside of the workspace: no tool may read it anyway

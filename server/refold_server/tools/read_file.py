@@ -1,4 +1,4 @@
-"""Owns the tool `read_file`: a text file or a range of its lines, each with its number.
+"""The tool `read_file`: a text file or a range of its lines, each with its number.
 
 The file goes through in pieces: of one that is too long for an answer, head and tail are kept, whatever its size, and of a
 very long one only the head is read. The format of a line is its number, a tab, its text. Of a file with unsaved text in an
@@ -19,13 +19,12 @@ from msgspec import Meta, Struct
 
 from refold_protocol.json_text import compact_json
 from refold_protocol.session.header_types import ToolSchema
-from refold_server.tools.failure import invalid_arguments
 from refold_server.tools.open_buffers import OpenBuffer, UnsavedTexts
-from refold_server.tools.output import HeadTail
-from refold_server.tools.paths import Place
-from refold_server.tools.seen_texts import MAX_TEXT
-from refold_server.tools.text_file import BYTE_ORDER_MARK, PIECE, is_binary, read_up_to
+from refold_server.tools.text_file import BYTE_ORDER_MARK, MAX_TEXT, PIECE, is_binary, read_up_to
 from refold_server.tools.tool import ToolContext, ToolOutput, text_output
+from refold_server.tools.tool_failure import invalid_arguments
+from refold_server.tools.tool_output import HeadTail
+from refold_server.tools.workspace_path import WorkspacePath
 
 MAX_BYTES: Final = 64 << 20
 """Bytes that are read from the first line asked for; what precedes it is passed over, which is fast."""
@@ -106,8 +105,8 @@ def _read(context: ToolContext, params: ReadFileParams, buffers: tuple[OpenBuffe
         os.close(descriptor)
 
 
-def _all_of(context: ToolContext, place: Place, start: bytes, descriptor: int) -> Callable[[int], bytes]:
-    """Give what reads on behind `start`. A file that can be changed is read whole at once, and noted as it is then."""
+def _all_of(context: ToolContext, place: WorkspacePath, start: bytes, descriptor: int) -> Callable[[int], bytes]:
+    """Give what reads on after `start`. A file that can be changed is read whole at once, and noted as it is then."""
     rest = read_up_to(descriptor, MAX_TEXT + 1 - len(start))
     if len(start) + len(rest) <= MAX_TEXT:
         context.seen.note(place, start + rest)
@@ -116,7 +115,9 @@ def _all_of(context: ToolContext, place: Place, start: bytes, descriptor: int) -
     return lambda size: head.read(size) or os.read(descriptor, size)
 
 
-def _numbered(read: Callable[[int], bytes], start: bytes, place: Place, first: int, last: int | None, limit: int) -> str:
+def _numbered(
+    read: Callable[[int], bytes], start: bytes, place: WorkspacePath, first: int, last: int | None, limit: int
+) -> str:
     lines = _Numbering(first, last, HeadTail(max(limit - _NOTE_ROOM, 0)))
     for piece in _pieces(read, start.removeprefix(BYTE_ORDER_MARK)):
         anyio.from_thread.check_cancelled()

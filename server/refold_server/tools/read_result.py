@@ -1,4 +1,4 @@
-"""Owns the tool `read_result`: the whole of an earlier result that was shortened to make room in the model's window.
+"""The tool `read_result`: the whole of an earlier result that was shortened to make room in the model's window.
 
 What it reads is in the log, word for word. The tool is offered to sessions only in which a result was shortened (`host.py`):
 the history is paid anew then in any case.
@@ -12,8 +12,8 @@ from msgspec import Meta, Struct
 
 from refold_protocol.json_text import compact_json
 from refold_protocol.session.header_types import ToolSchema
-from refold_server.tools.failure import invalid_arguments
 from refold_server.tools.tool import ToolContext, ToolOutput, text_output
+from refold_server.tools.tool_failure import invalid_arguments
 
 READ_RESULT: Final = "read_result"
 

@@ -1,4 +1,4 @@
-"""Owns the tool `read_skill`: the instructions of a skill that the session's prefix names, or another file of its folder.
+"""The tool `read_skill`: the instructions of a skill that the session's prefix names, or another file of its folder.
 
 A skill is looked for anew at each call, so its text is that of now; names and descriptions in the prefix are those of when
 the session was opened. The tool is offered to sessions only in which a skill was found then (`host.py`).
@@ -15,12 +15,11 @@ from msgspec import Meta, Struct
 
 from refold_protocol.json_text import compact_json
 from refold_protocol.session.header_types import ToolSchema
-from refold_server.tools.failure import invalid_arguments
-from refold_server.tools.front_matter import FrontMatterError, read_front_matter
-from refold_server.tools.output import text_of
-from refold_server.tools.skills import SKILL_FILE, Skill, find_skills, open_in_skill
+from refold_server.tools.skill_index import SKILL_FILE, FrontMatterError, Skill, find_skills, open_in_skill, read_front_matter
 from refold_server.tools.text_file import BYTE_ORDER_MARK, is_binary, read_up_to
 from refold_server.tools.tool import ToolContext, ToolOutput, text_output
+from refold_server.tools.tool_failure import invalid_arguments
+from refold_server.tools.tool_output import text_of
 
 READ_SKILL: Final = "read_skill"
 

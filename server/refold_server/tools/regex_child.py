@@ -1,4 +1,4 @@
-"""Owns the process in which regular expressions of models run: one that can be killed.
+"""The process in which regular expressions of models run: one that can be killed.
 
 `re` holds the interpreter's lock while it matches, and a pattern like `(a+)+$` can take for ever on thirty characters: in a
 thread of the daemon nothing could stop it, and nothing else would run meanwhile. So this file is run as a program, by its

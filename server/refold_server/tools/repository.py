@@ -1,4 +1,4 @@
-"""Owns where a session's folder lies: in which repository, and which folders lead from that repository's root down to it.
+"""Where a session's folder lies: in which repository, and which folders lead from its root down to it.
 
 The root is the nearest folder at or above the session's that has a `.git`. The search ends at the user's home folder, and at
 a folder of another owner: what somebody else put above a session's folder is none of its project. Without a `.git` the
@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from refold_server.tools.paths import Place, Workspace, shown
+from refold_server.tools.workspace_path import Workspace, WorkspacePath, shown
 
 MAX_LEVELS: Final = 64
 """Folders that the search goes up."""
@@ -25,15 +25,15 @@ class Repository(Struct, frozen=True):
     the root has a `.git`, else it is the session's folder itself."""
 
     workspace: Workspace
-    folder: Place
+    folder: WorkspacePath
     versioned: bool
 
     @property
-    def folders(self) -> tuple[Place, ...]:
+    def folders(self) -> tuple[WorkspacePath, ...]:
         """The folders from the root down to the session's."""
-        return tuple(Place(self.folder.parts[:depth]) for depth in range(len(self.folder.parts) + 1))
+        return tuple(WorkspacePath(self.folder.parts[:depth]) for depth in range(len(self.folder.parts) + 1))
 
-    def seen(self, place: Place) -> str:
+    def seen(self, place: WorkspacePath) -> str:
         """Give a place's path relative to the session's folder, fit for a line of output: `../../AGENTS.md`."""
         common = 0
         for ours, theirs in zip(self.folder.parts, place.parts, strict=False):
@@ -55,8 +55,8 @@ def find_repository(cwd: Path, home: Path | None = None) -> Repository | None:
         return None
     root = _root(start, {owner, os.geteuid()}, top)
     if root is None:
-        return Repository(Workspace(start), Place(()), versioned=False)
-    return Repository(Workspace(root), Place(start.relative_to(root).parts), versioned=True)
+        return Repository(Workspace(start), WorkspacePath(()), versioned=False)
+    return Repository(Workspace(root), WorkspacePath(start.relative_to(root).parts), versioned=True)
 
 
 def _root(start: Path, owners: set[int], top: Path | None) -> Path | None:

@@ -1,4 +1,4 @@
-"""Owns the tool `search_text`: the lines of the workspace that hold a text or match a regular expression.
+"""The tool `search_text`: the lines of the workspace that hold a text or match a regular expression.
 
 Order: files as `walk.py` gives them, lines as they stand in the file; the format is `path:line: text`. Binary files, and
 what git ignores, are left out; symbolic links are not followed. Bounded in files, bytes, matches and length of a line.
@@ -17,14 +17,14 @@ from msgspec import Meta, Struct
 
 from refold_protocol.json_text import compact_json
 from refold_protocol.session.header_types import ToolSchema
-from refold_server.tools.failure import ToolFailure, invalid_arguments
-from refold_server.tools.matching import LiteralMatcher, Matcher, RegexMatcher
+from refold_server.tools.line_search import LiteralMatcher, Matcher, RegexMatcher
 from refold_server.tools.open_buffers import OpenBuffer, UnsavedTexts
-from refold_server.tools.output import text_of
-from refold_server.tools.paths import Place, Workspace, shown
 from refold_server.tools.text_file import is_binary, read_up_to
 from refold_server.tools.tool import ToolContext, ToolOutput, text_output
-from refold_server.tools.walk import Walk
+from refold_server.tools.tool_failure import ToolFailure, invalid_arguments
+from refold_server.tools.tool_output import text_of
+from refold_server.tools.tree_walk import Walk
+from refold_server.tools.workspace_path import Workspace, WorkspacePath, shown
 
 MAX_MATCHES: Final = 200
 """Lines that one answer holds."""
@@ -126,7 +126,7 @@ class _Search:
         self.full = False
         """Whether a bound was reached, so that the rest is not searched."""
 
-    def files(self) -> Iterator[Place]:
+    def files(self) -> Iterator[WorkspacePath]:
         """Give the files to search, in order: the named one, or those below the named folder."""
         new = self._unsaved.new_files()
         if self._start in new or not self._workspace.is_folder(self._start):
@@ -138,7 +138,7 @@ class _Search:
         depth = len(self._start.parts)
         yield from (place for place in new if place.parts[:depth] == self._start.parts)
 
-    def look_into(self, place: Place, matcher: Matcher) -> None:
+    def look_into(self, place: WorkspacePath, matcher: Matcher) -> None:
         """Search one file. Raises ToolFailure when the matcher gives up, or the one named file cannot be read."""
         unsaved = self._unsaved.at(place)
         data = self._content(place) if unsaved is None else unsaved.removesuffix(b"\n") if unsaved else None
@@ -175,7 +175,7 @@ class _Search:
             notes.append(f"files and folders that could not be read: {self._unreadable + self._walk.unreadable:,}")
         return "\n".join([*self._lines, *(f"[{note}]" for note in notes)])
 
-    def _content(self, place: Place) -> bytes | None:
+    def _content(self, place: WorkspacePath) -> bytes | None:
         """Read a text file without its last line break; None for one without lines, or binary, too large, unreadable."""
         try:
             descriptor = self._workspace.open_file(place)
@@ -195,7 +195,7 @@ class _Search:
             return None
         return data.removesuffix(b"\n")
 
-    def _add(self, place: Place, number: int, text: str, column: int) -> None:
+    def _add(self, place: WorkspacePath, number: int, text: str, column: int) -> None:
         line = f"{place.shown}:{number}: {_clipped(text, column)}"
         self._room -= len(line) + 1
         if self._room < 0 or len(self._lines) >= MAX_MATCHES:

@@ -1,15 +1,19 @@
-"""Owns the change of one text file: what it is now, what a person is shown, and making exactly that or nothing.
+"""The change of one text file: what it is now, the diff that a person is shown, and making exactly that or nothing.
 
 Tools give the new text; here it becomes a proposal. The text is that of an editor where the file has unsaved changes there,
 else that of the disk, without the byte order mark, which stays. What was proposed is made only where the text still is the
 one that it was proposed for, compared by digest; where it is by then, on disk or in the editor, does not matter.
+
+In diffs lines end at `\\n` only; a `\\r` before it is part of the line, so that the diff, applied, gives the new text to the
+byte.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import Final, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import Match, SequenceMatcher
+from typing import Final, Literal, cast
 
 import anyio
 import anyio.to_thread
@@ -18,14 +22,123 @@ from msgspec import Struct
 from refold_protocol.json_text import JsonText, compact_json
 from refold_protocol.session.events import ApprovalSubject
 from refold_protocol.session.messages import text_content
-from refold_server.tools.failure import ToolFailure, invalid_arguments
+from refold_server.tools.atomic_write import is_writable, make_file, replace_file, stale
 from refold_server.tools.open_buffers import OpenBuffer, UnsavedTexts
-from refold_server.tools.paths import Place
-from refold_server.tools.replace_file import is_writable, make_file, replace_file, stale
-from refold_server.tools.seen_texts import MAX_TEXT, digest
-from refold_server.tools.text_file import BYTE_ORDER_MARK, read_up_to
+from refold_server.tools.text_file import BYTE_ORDER_MARK, MAX_TEXT, digest, read_up_to
 from refold_server.tools.tool import Proposal, ToolContext, ToolOutput
-from refold_server.tools.unified_diff import LineChange, line_changes, lines_of, shown_diff, unified_diff
+from refold_server.tools.tool_failure import ToolFailure, invalid_arguments
+from refold_server.tools.tool_output import bound_text
+from refold_server.tools.workspace_path import WorkspacePath
+
+MAX_SHOWN: Final = 100_000
+"""Characters of a diff that a person is shown."""
+
+_CONTEXT: Final = 3
+_MAX_COMPARED: Final = 5_000_000
+"""Pairs of lines that are compared for one diff: a second or two. Where more would be needed, the rest is given as replaced."""
+
+_NO_BREAK: Final = "\n\\ No newline at end of file\n"
+
+
+class LineChange(Struct, frozen=True):
+    """Lines `start` to before `end` of the old text became `new_start` to before `new_end` of the new. They count from 0."""
+
+    start: int
+    end: int
+    new_start: int
+    new_end: int
+
+
+def lines_of(text: str) -> list[str]:
+    """Split a text after each `\\n`; nothing is lost, and the last line may have no break."""
+    lines = text.split("\n")
+    return [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
+
+
+def line_changes(old: Sequence[str], new: Sequence[str]) -> tuple[LineChange, ...]:
+    """Give what differs, in order and apart; nothing for equal texts."""
+    shorter = min(len(old), len(new))
+    head = next((at for at in range(shorter) if old[at] != new[at]), shorter)
+    room = shorter - head
+    tail = next((at for at in range(room) if old[-1 - at] != new[-1 - at]), room)
+    inner_old, inner_new = old[head : len(old) - tail], new[head : len(new) - tail]
+    if not inner_old and not inner_new:
+        return ()
+    codes = _BoundedMatcher(inner_old, inner_new).get_opcodes()
+    return tuple(LineChange(head + a, head + b, head + c, head + d) for tag, a, b, c, d in codes if tag != "equal")
+
+
+def unified_diff(path: str, old: str | None, new: str) -> str:
+    """Give the diff from `old`, None for a file that is new, to `new`, which must differ."""
+    before, after = lines_of(old or ""), lines_of(new)
+    end = "\t\n" if " " in path else "\n"  # as git writes it: else a program could take half of the name
+    head = f"--- {'/dev/null' if old is None else 'a/' + path}{end}+++ b/{path}{end}"
+    hunks = (_hunk(before, after, group) for group in _groups(line_changes(before, after)))
+    return head + "".join(hunks)
+
+
+def shown_diff(diff: str) -> str:
+    """Give a diff as it is shown: whole, or its head and tail, with a first line that says so."""
+    if len(diff) <= MAX_SHOWN:
+        return diff
+    note = (
+        f"[This diff has {len(diff):,} characters, too many to be shown: its middle is left out. The change itself is made "
+        "whole, with what is not shown here.]\n"
+    )
+    return note + bound_text(diff, MAX_SHOWN - len(note))
+
+
+class _BoundedMatcher(SequenceMatcher[str]):
+    """A matcher that finds no further match once it compared too much: its time is quadratic in the worst case."""
+
+    def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
+        super().__init__(None, old, new)
+        self._left = _MAX_COMPARED
+        places = cast("dict[str, list[int]]", vars(self)["b2j"])  # documented, but not in the types of the library
+        self._costs = [1 + len(places.get(line, ())) for line in old]
+
+    def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
+        """Give the longest run of equal lines, an empty one where finding it would take too long."""
+        self._left -= sum(self._costs[alo:ahi])
+        if self._left < 0:
+            return Match(alo, blo, 0)
+        return super().find_longest_match(alo, ahi, blo, bhi)
+
+
+def _groups(changes: Sequence[LineChange]) -> Iterator[list[LineChange]]:
+    """Put changes together whose surroundings touch."""
+    group: list[LineChange] = []
+    for change in changes:
+        if group and change.start - group[-1].end > 2 * _CONTEXT:
+            yield group
+            group = []
+        group.append(change)
+    if group:
+        yield group
+
+
+def _hunk(old: Sequence[str], new: Sequence[str], group: Sequence[LineChange]) -> str:
+    start = max(group[0].start - _CONTEXT, 0)
+    end = min(group[-1].end + _CONTEXT, len(old))
+    new_start = group[0].new_start - (group[0].start - start)
+    new_end = group[-1].new_end + (end - group[-1].end)
+    lines = [f"@@ -{_span(start, end)} +{_span(new_start, new_end)} @@\n"]
+    at = start
+    for change in group:
+        lines += (" " + line for line in old[at : change.start])
+        lines += ("-" + line for line in old[change.start : change.end])
+        lines += ("+" + line for line in new[change.new_start : change.new_end])
+        at = change.end
+    lines += (" " + line for line in old[at:end])
+    return "".join(line if line.endswith("\n") else line + _NO_BREAK for line in lines)
+
+
+def _span(start: int, end: int) -> str:
+    """Give a range as diffs do: the first line from 1 and the count, left out for one; the line before for none."""
+    if end - start == 1:
+        return str(start + 1)
+    return f"{start + (end > start)},{end - start}"
+
 
 _MAX_RANGES: Final = 10
 
@@ -48,13 +161,13 @@ class PresentText(Struct, frozen=True):
 class Change(Struct, frozen=True):
     """A new text for a file, in the words of the tool that makes it: `verb` is what it did, as in `edited`."""
 
-    place: Place
+    place: WorkspacePath
     present: PresentText
     after: str
     verb: Literal["edited", "wrote"]
 
 
-def changeable(context: ToolContext, path: str) -> Place:
+def changeable(context: ToolContext, path: str) -> WorkspacePath:
     """Resolve a path that may be written to. Raises ToolFailure."""
     place = context.workspace.locate(path)
     if any(part.casefold() == ".git" for part in place.parts):
@@ -64,7 +177,7 @@ def changeable(context: ToolContext, path: str) -> Place:
     return place
 
 
-async def present_text(context: ToolContext, place: Place) -> PresentText:
+async def present_text(context: ToolContext, place: WorkspacePath) -> PresentText:
     """Read what a file holds now. Raises ToolFailure for what is not a text file, or too long to be changed."""
     buffers = await context.buffers.snapshot()
     return await anyio.to_thread.run_sync(_present, context, place, buffers, abandon_on_cancel=True)
@@ -101,7 +214,7 @@ async def _applied(context: ToolContext, change: Change) -> ToolOutput:
     return _output(change, before, after, unsaved=present.unsaved)
 
 
-def _present(context: ToolContext, place: Place, buffers: Iterable[OpenBuffer]) -> PresentText:
+def _present(context: ToolContext, place: WorkspacePath, buffers: Iterable[OpenBuffer]) -> PresentText:
     texts = UnsavedTexts(context.workspace, buffers)
     buffer, unsaved = texts.open_at(place), texts.at(place)
     if unsaved is not None:
@@ -119,7 +232,7 @@ def _present(context: ToolContext, place: Place, buffers: Iterable[OpenBuffer]) 
     return PresentText(_text_of(place, data), data, buffer, False)
 
 
-def _text_of(place: Place, data: bytes) -> str:
+def _text_of(place: WorkspacePath, data: bytes) -> str:
     if len(data) > MAX_TEXT:
         raise ToolFailure("TOOL_FAILED", "TooLong", f"{place.shown} is longer than {MAX_TEXT >> 20} MiB; it is not changed")
     if b"\0" in data:
@@ -146,7 +259,7 @@ def _diff(context: ToolContext, change: Change) -> str:
     return shown_diff(unified_diff(place.shown, before, change.after))
 
 
-def _write(context: ToolContext, place: Place, before: bytes | None, after: bytes) -> None:
+def _write(context: ToolContext, place: WorkspacePath, before: bytes | None, after: bytes) -> None:
     if before is None:
         make_file(context.workspace, place, after)
     else:
@@ -180,7 +293,7 @@ def _range(change: LineChange) -> str:
     return f"line {first}" if first == last else f"lines {first}-{last}"
 
 
-def _meta(place: Place, before: bytes | None, after: bytes, *, unsaved: bool) -> JsonText:
+def _meta(place: WorkspacePath, before: bytes | None, after: bytes, *, unsaved: bool) -> JsonText:
     """Give path, digests of all bytes before and after, and where they are, for programs."""
     sums = {"before": None if before is None else digest(before), "after": digest(after)}
     return compact_json({"path": place.shown, **sums, "unsaved": unsaved})

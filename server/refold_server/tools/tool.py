@@ -1,39 +1,32 @@
-"""Owns the seam between the pipeline and one tool: what a tool is, what it is given, what it gives back.
+"""The interface of a tool: what it is, what it is given, what it gives back, and how the model's arguments are read.
 
 A tool has one method. It must not know which session, turn or client it works for; it reads no configuration and no
 clock of its own. It says that it failed by raising ToolFailure; whatever else it raises is recorded as TOOL_FAILED.
+
+What is approved, what is recorded and what runs come from one reading of the arguments: two readers of
+`{"path":"a","path":"b"}` could differ. Every refusal names the parameter and what is wrong with it, since the model can only
+repair what it is told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
+import msgspec
 from msgspec import Struct, field
 
+from refold_protocol.errors import InvalidJsonError
 from refold_protocol.ids import CallId
-from refold_protocol.json_text import JsonText
+from refold_protocol.json_text import JsonText, parse_strict, repair_surrogates
 from refold_protocol.session.events import ApprovalSubject
 from refold_protocol.session.header_types import ToolSchema
 from refold_protocol.session.messages import ResultBlock, text_content
-from refold_server.tools.failure import ToolFailure
 from refold_server.tools.open_buffers import NO_BUFFERS, OpenBuffers
-from refold_server.tools.paths import Workspace
-from refold_server.tools.seen_texts import SeenTexts
-from refold_server.tools.skills import SkillShelf
-
-__all__ = [
-    "OUTPUT_LIMIT",
-    "TIME_LIMIT_S",
-    "PastResults",
-    "Proposal",
-    "ProposingTool",
-    "Tool",
-    "ToolContext",
-    "ToolFailure",
-    "ToolOutput",
-    "text_output",
-]
+from refold_server.tools.skill_index import SkillFolders
+from refold_server.tools.text_file import SeenTexts
+from refold_server.tools.tool_failure import Interrupted, ToolFailure, first_line, invalid_arguments
+from refold_server.tools.workspace_path import Workspace
 
 OUTPUT_LIMIT: Final = 50_000
 """Characters (Unicode code points) of text that one result may hold."""
@@ -70,7 +63,7 @@ class ToolContext(Struct, frozen=True):
     output_limit: int = OUTPUT_LIMIT
     time_limit_s: float = TIME_LIMIT_S
     buffers: OpenBuffers = NO_BUFFERS
-    skills: SkillShelf = SkillShelf()
+    skills: SkillFolders = SkillFolders()
     seen: SeenTexts = field(default_factory=SeenTexts)
     results: PastResults | None = None
 
@@ -126,3 +119,36 @@ class ProposingTool(Tool, Protocol):
 def text_output(text: str) -> ToolOutput:
     """Give an output that is `text` alone."""
     return ToolOutput(text_content(text))
+
+
+_Params = TypeVar("_Params", bound=Struct)
+
+
+def read_arguments(tool: str, text: str, params: type[_Params]) -> _Params:
+    """Read `text` into `params`. Raises ToolFailure: INVALID_ARGUMENTS with a sentence that names what is wrong, TOOL_FAILED
+    for params whose own check fails otherwise than by ValueError and TypeError."""
+    try:
+        value = parse_strict(text)
+    except InvalidJsonError as error:
+        raise invalid_arguments(f"the arguments of {tool} are not strict JSON: {error.message}") from None
+    if not isinstance(value, dict):
+        raise invalid_arguments(f"the arguments of {tool} must be a JSON object")
+    try:
+        return msgspec.convert(value, params)
+    except msgspec.ValidationError as error:
+        reason = repair_surrogates(str(error)).removeprefix("Object ")
+        raise invalid_arguments(f"wrong arguments of {tool}: {reason}. It takes {_described(params)}.") from None
+    except Interrupted:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a struct that checks itself runs its own code, and nothing waits here
+        said = first_line(error)
+        reason = repair_surrogates(f"{type(error).__name__}: {said}" if said else type(error).__name__)
+        raise ToolFailure("TOOL_FAILED", type(error).__name__, f"{tool} failed to read its arguments: {reason}") from None
+
+
+def _described(params: type[Struct]) -> str:
+    """List the parameters in their order, and which of them a call must give."""
+    fields = msgspec.structs.fields(params)
+    if not fields:
+        return "no parameters"
+    return ", ".join(f"{field.encode_name}{' (required)' if field.required else ''}" for field in fields)

@@ -1,4 +1,4 @@
-"""Owns the tool `write_file`: a whole text file, new or in the place of the present one.
+"""The tool `write_file`: a whole text file, new or in the place of the present one.
 
 Writing a whole file removes what the model does not know of. So a file that is there is written over only if this session's
 model has seen its present text: what a person or program changed since it was read is never lost.
@@ -12,12 +12,12 @@ from msgspec import Meta, Struct
 
 from refold_protocol.json_text import compact_json
 from refold_protocol.session.header_types import ToolSchema
-from refold_server.tools.failure import ToolFailure
-from refold_server.tools.passages import has_crlf_only
-from refold_server.tools.paths import Place
 from refold_server.tools.text_change import Change, PresentText, changeable, present_text, proposal
 from refold_server.tools.text_file import BYTE_ORDER_MARK
+from refold_server.tools.text_match import has_crlf_only
 from refold_server.tools.tool import Proposal, ToolContext, ToolOutput
+from refold_server.tools.tool_failure import ToolFailure
+from refold_server.tools.workspace_path import WorkspacePath
 
 
 class WriteFileParams(Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,7 +67,7 @@ class WriteFile:
         return await (await self.propose(context, params)).apply()
 
 
-def _check_seen(context: ToolContext, place: Place, present: PresentText) -> None:
+def _check_seen(context: ToolContext, place: WorkspacePath, present: PresentText) -> None:
     seen = context.seen.at(place)
     if present.digest is None or present.digest == seen or not present.text:
         return  # a file without text has nothing to lose

@@ -9,10 +9,12 @@ import msgspec
 import pytest
 from msgspec import Raw, Struct, UnsetType
 
-from refold_protocol.rpc import commands, documents, language
+from refold_protocol.rpc import language, lsp_types
 from refold_protocol.rpc.initialize import InitializeParams, initialize_result
 from refold_protocol.rpc.language import ACTION_KINDS, COMMANDS, LanguageParams, WorkspaceFolder, announced, language_params
 from refold_protocol.rpc.methods import LANGUAGE_METHODS, METHODS
+from refold_server.lsp.editor_edits import EditOutcome
+from refold_server.lsp.selection_commands import CommandOutcome, CommandResult, SelectionParams
 from tests.support.annotations import fields, mutable_parts
 
 DOCUMENTS: Any = {"textDocument": {"synchronization": {}}}
@@ -142,10 +144,10 @@ def test_a_method_of_lsp_says_what_it_does_and_passes_as_it_came(name: str) -> N
 
 SHAPES: list[type[Struct]] = [
     value
-    for module in (commands, documents, language)
+    for module in (lsp_types, language)
     for value in vars(module).values()
     if isinstance(value, type) and issubclass(value, Struct) and value.__module__ == module.__name__
-]
+] + [SelectionParams, CommandResult, CommandOutcome, EditOutcome]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)

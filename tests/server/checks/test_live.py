@@ -14,8 +14,8 @@ from refold_protocol.session.messages import Chunk, TextBlock
 from refold_protocol.session.rebuild import NOTHING_SEEN, horizon_step
 from refold_server.checks.live import EVERY, SHAPELESS, CheckMode, LiveCheck
 from refold_server.plugins import STREAM, Outgoing, PluginRegistry
-from refold_server.plugins.payloads import NextStream
-from refold_server.plugins.registry import Plugins, registered
+from refold_server.plugins.hook_table import NextStream
+from refold_server.plugins.plugin_registry import Plugins, registered
 from refold_server.sessions.compacting import compact_session
 from tests.support.log_strategies import logs
 from tests.support.logs import Log

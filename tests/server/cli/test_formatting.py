@@ -12,7 +12,7 @@ from refold_protocol.session.messages import ReasoningBlock, TextBlock, ToolCall
 from refold_protocol.session.transcript import TranscriptEntry
 from refold_server.cli.formatting import call_line, end_sentence, entry_lines, one_line, printable, subject_lines
 from refold_server.cli.terminal import Style
-from refold_server.tools.unified_diff import unified_diff
+from refold_server.tools.text_change import unified_diff
 
 PLAIN = Style(colour=False)
 

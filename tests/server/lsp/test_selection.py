@@ -6,14 +6,20 @@ from typing import Any
 
 import pytest
 
-from refold_protocol.rpc.commands import SelectionParams
-from refold_protocol.rpc.documents import Position, Range
 from refold_protocol.rpc.errors import WireError
 from refold_protocol.rpc.language import COMMANDS, EDIT, EXPLAIN, FIX
-from refold_server.lsp.commands import read_argument
-from refold_server.lsp.documents import OpenDocument
-from refold_server.lsp.replacement import FORMAT
-from refold_server.lsp.selection import NO_INSTRUCTION, Selection, prompt, resolve, shown_path
+from refold_protocol.rpc.lsp_types import Position, Range
+from refold_server.lsp.selection_answer import FORMAT
+from refold_server.lsp.selection_commands import (
+    NO_INSTRUCTION,
+    Selection,
+    SelectionParams,
+    prompt,
+    read_argument,
+    resolve,
+    shown_path,
+)
+from refold_server.lsp.text_positions import OpenDocument
 
 DOCUMENT = OpenDocument("file:///w/a.py", "/w/a.py", 3, 'x="😋"\ny = 2\nz = 3\n')
 

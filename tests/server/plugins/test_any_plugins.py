@@ -35,9 +35,9 @@ from refold_server.plugins import (
     Stop,
     Submit,
 )
-from refold_server.plugins.registry import Plugins, registered
-from refold_server.plugins.seam import Seam
-from refold_server.tools.execute import ToolAnswer
+from refold_server.plugins.hook_table import Hook
+from refold_server.plugins.plugin_registry import Plugins, registered
+from refold_server.tools.tool_runner import ToolAnswer
 from refold_storage.memory import MemoryStore
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import echo, scripted_session, turn
@@ -67,7 +67,7 @@ CONFIGS = st.fixed_dictionaries(
     },
 )
 
-VALUES: dict[Seam[Any], st.SearchStrategy[Any]] = {
+VALUES: dict[Hook[Any], st.SearchStrategy[Any]] = {
     PROMPT_SUBMIT: st.none() | st.builds(Submit, st.none() | CONTENT, CONTEXT) | st.builds(Block, WORDS),
     ASSEMBLE: st.builds(Assembled, WORDS | st.just(""), TOOLS),
     SESSION_PREFIX: PREFIXES,
@@ -85,7 +85,7 @@ class Plan(Struct, frozen=True):
     """What one handler says, call after call, beginning anew behind the last."""
 
     plugin: str
-    seam: Seam[Any]
+    seam: Hook[Any]
     values: list[Any]
 
 
@@ -94,7 +94,7 @@ PLANS = st.sampled_from(list(VALUES)).flatmap(
 )
 
 
-def merged(seam: Seam[Any], rest: Any, value: Any) -> Any:
+def merged(seam: Hook[Any], rest: Any, value: Any) -> Any:
     """What a contributor makes of what the rest gave and its own value."""
     if seam is SESSION_PREFIX:
         return [*value, *rest]

@@ -9,8 +9,8 @@ from refold_protocol.json_text import JsonText
 from refold_protocol.session.events import ToolResult
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.rebuild import sent_requests
-from refold_server.plugins import ASSEMBLE, REQUEST, Assembled, Assembling, Routing
-from refold_server.plugins.payloads import NextAssembled, NextConfig
+from refold_server.plugins import ASSEMBLE, REQUEST, Assembled, Assembling, ConfigRequest
+from refold_server.plugins.hook_table import NextAssembled, NextConfig
 from refold_server.sessions.session import Session
 from refold_server.sessions.settings import SettingsPatch
 from refold_storage.memory import MemoryStore
@@ -151,7 +151,7 @@ async def test_tools_that_no_provider_takes_are_left_out_and_blamed(tools: tuple
 async def test_a_request_handler_replaces_the_call_config_and_the_next_step_begins_with_it() -> None:
     seeds: list[float | None] = []
 
-    async def warm(routing: Routing, rest: NextConfig) -> CallConfig:
+    async def warm(routing: ConfigRequest, rest: NextConfig) -> CallConfig:
         config = await rest()
         seeds.append(config.temperature)
         return replace(config, temperature=0.5, stop=["END"])  # a list in a tuple's place
@@ -185,7 +185,7 @@ async def test_a_request_handler_replaces_the_call_config_and_the_next_step_begi
 async def test_a_config_that_no_request_can_be_made_with_is_not_recorded(change: dict[str, object]) -> None:
     """Recorded, it would be what each later step begins with, long after the plugin was mended."""
 
-    async def break_it(routing: Routing, rest: NextConfig) -> CallConfig:
+    async def break_it(routing: ConfigRequest, rest: NextConfig) -> CallConfig:
         return replace(await rest(), **change)
 
     provider = ScriptedProvider(says("ok"))
@@ -197,7 +197,7 @@ async def test_a_config_that_no_request_can_be_made_with_is_not_recorded(change:
 
 
 async def test_a_handler_that_asks_for_the_rest_a_second_time_is_left_out() -> None:
-    async def twice(routing: Routing, rest: NextConfig) -> CallConfig:
+    async def twice(routing: ConfigRequest, rest: NextConfig) -> CallConfig:
         await rest()
         return replace(await rest(), model="other")
 

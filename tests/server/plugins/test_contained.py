@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from refold_protocol.session.events import PluginFailed, TurnEnd
-from refold_server.plugins import SEAMS, Context, StepAhead, context
-from refold_server.plugins.seam import EXECUTE, PRE_EXECUTE, PRE_STEP, PROMPT_SUBMIT, STREAM, SUMMARISE, Seam
+from refold_server.plugins import HOOKS, BeforeStep, Context, context
+from refold_server.plugins.hook_table import EXECUTE, PRE_EXECUTE, PRE_STEP, PROMPT_SUBMIT, STREAM, SUMMARISE, Hook
 from refold_server.sessions.session import Session
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import assert_proven, echo, fill, scripted_session, turn
@@ -21,22 +21,22 @@ from tests.support.virtual_time import VirtualTimeLoop, run_in_virtual_time
 
 pytestmark = pytest.mark.anyio
 
-WAITING = [seam for seam in SEAMS if seam.limit_s is not None]
+WAITING = [seam for seam in HOOKS if seam.limit_s is not None]
 ENDS = {"skip": "completed", "end": "error"}
 
 Fault = Callable[[], Awaitable[object]]
 
 
-def end_with(seam: Seam[Any]) -> str:
+def end_with(seam: Hook[Any]) -> str:
     """How the turn of a plugin that fails at a seam ends, by the table."""
     return "blocked" if seam is PROMPT_SUBMIT else ENDS.get(seam.on_failure, "completed")
 
 
-async def good(ahead: StepAhead) -> tuple[Context, ...]:
+async def good(ahead: BeforeStep) -> tuple[Context, ...]:
     return (context("from the good one"),)
 
 
-async def assert_contained(seam: Seam[Any], broken: Any, limit_s: float | None = None) -> list[PluginFailed]:
+async def assert_contained(seam: Hook[Any], broken: Any, limit_s: float | None = None) -> list[PluginFailed]:
     """Run a turn with a broken handler and one without; give the failures that were recorded in the first."""
     provider = ScriptedProvider(*[calls(("a", "look", "{}")), says("ok")] * 2)
     armed = [True]
@@ -72,7 +72,7 @@ async def assert_contained(seam: Seam[Any], broken: Any, limit_s: float | None =
         return [one.data for one in of_type(session, PluginFailed) if isinstance(one.data, PluginFailed)]
 
 
-def _passing_on(seam: Seam[Any]) -> Any:
+def _passing_on(seam: Hook[Any]) -> Any:
     if seam.name == "llm/stream":
 
         async def wrap(outgoing: Any, rest: Any) -> Any:
@@ -87,7 +87,7 @@ def _passing_on(seam: Seam[Any]) -> Any:
     return around
 
 
-def _assert_guarded(seam: Seam[Any], session: Session) -> None:
+def _assert_guarded(seam: Hook[Any], session: Session) -> None:
     """A guard that broke lets nothing through."""
     host = session.instance.host
     assert isinstance(host, ScriptedHost)
@@ -99,7 +99,7 @@ def _assert_guarded(seam: Seam[Any], session: Session) -> None:
 
 @pytest.mark.parametrize("fault", RAISING.values(), ids=RAISING.keys())
 @pytest.mark.parametrize("seam", WAITING, ids=lambda seam: seam.name)
-async def test_what_a_handler_raises_is_contained_and_told(seam: Seam[Any], fault: Fault) -> None:
+async def test_what_a_handler_raises_is_contained_and_told(seam: Hook[Any], fault: Fault) -> None:
     for recorded in await assert_contained(seam, handler(seam, fault)):
         assert recorded.message
         assert "\n" not in recorded.message
@@ -107,20 +107,20 @@ async def test_what_a_handler_raises_is_contained_and_told(seam: Seam[Any], faul
 
 @pytest.mark.parametrize("fault", RAISING.values(), ids=RAISING.keys())
 @pytest.mark.parametrize("seam", [one for one in WAITING if one.mode == "waterfall"], ids=lambda seam: seam.name)
-async def test_what_a_handler_raises_after_it_got_the_rest_is_contained_and_told(seam: Seam[Any], fault: Fault) -> None:
+async def test_what_a_handler_raises_after_it_got_the_rest_is_contained_and_told(seam: Hook[Any], fault: Fault) -> None:
     await assert_contained(seam, handler(seam, fault, after=True))
 
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("seam", WAITING, ids=lambda seam: seam.name)
-def test_a_handler_that_never_returns_is_stopped_and_told(seam: Seam[Any], after: bool) -> None:
+def test_a_handler_that_never_returns_is_stopped_and_told(seam: Hook[Any], after: bool) -> None:
     broken = handler(seam, anyio.sleep_forever, after=after)
     recorded = run_in_virtual_time(assert_contained(seam, broken, limit_s=7))
     assert {one.message for one in recorded} == {"it took longer than 7 s"}
 
 
 @pytest.mark.parametrize("seam", WAITING, ids=lambda seam: seam.name)
-def test_a_handler_that_blocks_the_loop_for_too_long_is_told_when_it_gives_something_after_all(seam: Seam[Any]) -> None:
+def test_a_handler_that_blocks_the_loop_for_too_long_is_told_when_it_gives_something_after_all(seam: Hook[Any]) -> None:
     def block(loop: asyncio.AbstractEventLoop) -> None:
         assert isinstance(loop, VirtualTimeLoop)
         loop.block(7)
@@ -142,7 +142,7 @@ def test_a_handler_that_blocks_the_loop_for_too_long_is_told_when_it_gives_somet
 
 @pytest.mark.parametrize("value", ANY_NONSENSE.values(), ids=ANY_NONSENSE.keys())
 @pytest.mark.parametrize("seam", WAITING, ids=lambda seam: seam.name)
-async def test_nonsense_is_refused_and_told(seam: Seam[Any], value: Callable[[], object]) -> None:
+async def test_nonsense_is_refused_and_told(seam: Hook[Any], value: Callable[[], object]) -> None:
     for recorded in await assert_contained(seam, handler(seam, giving(value))):
         assert len(recorded.message) <= 500
 
@@ -153,7 +153,7 @@ async def test_nonsense_is_refused_and_told(seam: Seam[Any], value: Callable[[],
     ids=[f"{seam.name}-{number}" for seam, values in OWN_NONSENSE.items() for number, _ in enumerate(values)],
 )
 async def test_what_only_looks_like_the_value_of_a_seam_is_refused_and_told(
-    seam: Seam[Any], value: Callable[[], object]
+    seam: Hook[Any], value: Callable[[], object]
 ) -> None:
     await assert_contained(seam, handler(seam, giving(value)))
 
@@ -164,7 +164,7 @@ def test_no_seam_is_without_nonsense_of_its_own() -> None:
 
 @pytest.mark.parametrize("kind", ["sync", "generator", "async generator", "coroutine"])
 @pytest.mark.parametrize("seam", WAITING, ids=lambda seam: seam.name)
-async def test_a_handler_of_the_wrong_kind_of_function_is_refused_and_told(seam: Seam[Any], kind: str) -> None:
+async def test_a_handler_of_the_wrong_kind_of_function_is_refused_and_told(seam: Hook[Any], kind: str) -> None:
     def sync(*given: object) -> object:
         return None
 

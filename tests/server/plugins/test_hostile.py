@@ -15,27 +15,27 @@ from refold_protocol.session.tape import Tape
 from refold_server.plugins import (
     ASSEMBLE,
     EXECUTE,
+    HOOKS,
     OBSERVE,
     POST_EXECUTE,
     PRE_EXECUTE,
     PRE_STEP,
     PROMPT_SUBMIT,
     REQUEST,
-    SEAMS,
     SESSION_PREFIX,
     STREAM,
     SUMMARISE,
     TURN_STOP,
     Accept,
     Assembled,
+    BeforeStep,
     Context,
     PluginRegistry,
-    StepAhead,
     Submit,
     context,
 )
-from refold_server.plugins.registry import Plugins, registered
-from refold_server.plugins.seam import FLUSH, Seam
+from refold_server.plugins.hook_table import FLUSH, Hook
+from refold_server.plugins.plugin_registry import Plugins, registered
 from refold_server.sessions.compacting import compact_session
 from tests.support.hostility import Attempts
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
@@ -61,7 +61,7 @@ KINDS = {
 }
 
 
-def hostile(seam: Seam[Any], attempts: Attempts) -> Any:
+def hostile(seam: Hook[Any], attempts: Attempts) -> Any:
     """A handler that attacks everything it is given, also what the rest of a chain gives, and then behaves."""
     if seam is STREAM:
 
@@ -115,7 +115,7 @@ def well_behaved() -> Plugins:
     async def submit(prompt: object) -> Submit:
         return Submit(context=(context("behind the prompt"),))
 
-    async def ahead(step: StepAhead) -> tuple[Context, ...]:
+    async def ahead(step: BeforeStep) -> tuple[Context, ...]:
         return (context("before the step"),)
 
     async def accept(answered: object) -> Accept:
@@ -149,8 +149,8 @@ async def bodies(*plugins: Plugins) -> list[bytes]:
     return provider.bodies
 
 
-@pytest.mark.parametrize("seam", SEAMS, ids=lambda seam: seam.name)
-async def test_each_attempt_raises_and_none_reaches_the_wire(seam: Seam[Any]) -> None:
+@pytest.mark.parametrize("seam", HOOKS, ids=lambda seam: seam.name)
+async def test_each_attempt_raises_and_none_reaches_the_wire(seam: Hook[Any]) -> None:
     attempts = Attempts()
     handler = hostile(seam, attempts)
     around = plugin((seam, handler), name="hostile"), plugin((seam, handler), name="hostile too")
@@ -161,7 +161,7 @@ async def test_each_attempt_raises_and_none_reaches_the_wire(seam: Seam[Any]) ->
 
 
 def test_this_page_knows_every_seam() -> None:
-    assert {seam: seam.mode for seam in SEAMS} == KINDS
+    assert {seam: seam.mode for seam in HOOKS} == KINDS
 
 
 def test_seams_and_the_registry_cannot_be_changed_either() -> None:
@@ -170,12 +170,12 @@ def test_seams_and_the_registry_cannot_be_changed_either() -> None:
 
     def register(registry: PluginRegistry) -> None:
         kept.append(registry)
-        attempts.on("register", registry, SEAMS)
+        attempts.on("register", registry, HOOKS)
 
     registered("hostile", register)
     attempts.on("later", *kept)
     assert attempts.through == []
-    assert attempts.objects["register"] > len(SEAMS)
+    assert attempts.objects["register"] > len(HOOKS)
 
 
 def test_a_tape_has_no_attribute_that_can_be_assigned() -> None:

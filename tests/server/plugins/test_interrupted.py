@@ -12,12 +12,12 @@ from refold_protocol.session.messages import BlockEnd, BlockStart, FinishChunk, 
 from refold_server.plugins import (
     ASSEMBLE,
     EXECUTE,
+    HOOKS,
     POST_EXECUTE,
     PRE_EXECUTE,
     PRE_STEP,
     PROMPT_SUBMIT,
     REQUEST,
-    SEAMS,
     SESSION_PREFIX,
     STREAM,
     SUMMARISE,
@@ -31,15 +31,15 @@ from refold_server.plugins import (
     Summary,
     context,
 )
-from refold_server.plugins.seam import Seam
-from refold_server.tools.execute import ToolAnswer
+from refold_server.plugins.hook_table import Hook
+from refold_server.tools.tool_runner import ToolAnswer
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, assert_proven, echo, end_of, fill, scripted_session, turn
 from tests.support.plugging import failures, of_type, plugin, said, user
 
 pytestmark = pytest.mark.anyio
 
-DEGRADED: dict[Seam[Any], Any] = {
+DEGRADED: dict[Hook[Any], Any] = {
     PROMPT_SUBMIT: Block("degraded"),
     ASSEMBLE: Assembled("degraded", ()),
     SESSION_PREFIX: [user("degraded")],
@@ -60,7 +60,7 @@ WAYS = ("is cancelled", "gives something", "raises something", "stops")
 class Waiting:
     """Handlers that wait to be interrupted, once, and then go on in one of `WAYS`."""
 
-    def __init__(self, seam: Seam[Any], way: str) -> None:
+    def __init__(self, seam: Hook[Any], way: str) -> None:
         self.reached = anyio.Event()
         self._seam = seam
         self._way = way
@@ -107,7 +107,7 @@ class Waiting:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seam", DEGRADED, ids=lambda seam: seam.name)
-async def test_it_ends_aborted_and_nothing_of_the_plugin_is_left(seam: Seam[Any], way: str) -> None:
+async def test_it_ends_aborted_and_nothing_of_the_plugin_is_left(seam: Hook[Any], way: str) -> None:
     waiting = Waiting(seam, way)
     provider = ScriptedProvider(calls(("a", "look", "{}")), says("ok"))
     host = ScriptedHost(provider, {"look": echo})
@@ -135,4 +135,4 @@ async def test_it_ends_aborted_and_nothing_of_the_plugin_is_left(seam: Seam[Any]
 
 
 def test_no_seam_that_waits_is_left_out() -> None:
-    assert set(DEGRADED) == {seam for seam in SEAMS if seam.limit_s is not None}
+    assert set(DEGRADED) == {seam for seam in HOOKS if seam.limit_s is not None}

@@ -18,11 +18,11 @@ from refold_protocol.session.events import ApprovalSubject
 from refold_protocol.session.header_types import ToolSchema
 from refold_protocol.session.messages import TextBlock, text_content
 from refold_server.plugins import PluginRegistry, ToolContext, ToolFailure, ToolOutput, tool
-from refold_server.plugins.registry import registered
-from refold_server.plugins.tools import BroughtTool, canonical_schema
-from refold_server.tools.execute import Proposed, ToolAnswer, propose
-from refold_server.tools.registry import offered_tools
+from refold_server.plugins.plugin_registry import registered
+from refold_server.plugins.plugin_tools import FixedTool, canonical_schema
+from refold_server.tools.session_tools import offered_tools
 from refold_server.tools.tool import Proposal, Tool
+from refold_server.tools.tool_runner import Proposed, ToolAnswer, propose
 from tests.support.tool_calls import call, context
 
 pytestmark = pytest.mark.anyio
@@ -207,7 +207,7 @@ async def test_an_output_that_the_plugin_keeps_is_copied() -> None:
     blocks: Any = [TextBlock("one")]
     output = ToolOutput(blocks)
     anything: Any = None
-    given = await BroughtTool(Shifty(output=output)).run(anything, Note("a"))
+    given = await FixedTool(Shifty(output=output)).run(anything, Note("a"))
     blocks.append(TextBlock("two"))
     assert given.content == (TextBlock("one"),)
 
@@ -310,6 +310,6 @@ def test_a_tool_of_refolds_own_can_be_told_from_a_plugins() -> None:
 
 def replace_name(one: Tool, name: str) -> Tool:
     """Give a tool another name."""
-    brought = BroughtTool(one)
+    brought = FixedTool(one)
     brought.schema = replace(brought.schema, name=name)
     return brought

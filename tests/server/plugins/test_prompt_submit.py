@@ -6,7 +6,7 @@ import pytest
 
 from refold_protocol.session.events import InputSettled, TurnEnd, UserMessage
 from refold_protocol.session.messages import TextBlock, text_of
-from refold_server.plugins import PRE_STEP, PROMPT_SUBMIT, Block, Context, Prompt, StepAhead, Submit, context
+from refold_server.plugins import PRE_STEP, PROMPT_SUBMIT, BeforeStep, Block, Context, Prompt, Submit, context
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import echo, end_of, scripted_session, turn, types
 from tests.support.plugging import assert_rebuilt, failures, of_type, plugin, said, spoken, together
@@ -66,9 +66,9 @@ async def test_a_vetoed_prompt_ends_its_turn_blocked_without_a_step_and_is_settl
 
 
 async def test_context_before_a_step_stands_in_that_steps_request_and_stays_in_the_history() -> None:
-    seen: list[StepAhead] = []
+    seen: list[BeforeStep] = []
 
-    async def ahead(step: StepAhead) -> list[Context]:
+    async def ahead(step: BeforeStep) -> list[Context]:
         seen.append(step)
         return [context(f"step {step.place.step}")]
 
@@ -84,7 +84,7 @@ async def test_context_before_a_step_stands_in_that_steps_request_and_stays_in_t
 
 
 async def test_context_of_a_plugin_does_not_close_what_stands_around_it_and_raw_context_has_nothing_around_it() -> None:
-    async def ahead(step: StepAhead) -> list[Context]:
+    async def ahead(step: BeforeStep) -> list[Context]:
         return [context("a</context>b"), context("a</context>b", raw=True)]
 
     provider = ScriptedProvider(says("done"))
@@ -99,7 +99,7 @@ async def test_what_would_poison_every_later_request_is_not_recorded(blank: tupl
     async def empty(prompt: Prompt) -> Submit:
         return Submit(blank)
 
-    async def ahead(step: StepAhead) -> tuple[Context, ...]:
+    async def ahead(step: BeforeStep) -> tuple[Context, ...]:
         return (Context(blank, raw=True),)
 
     provider = ScriptedProvider(says("ok"))
@@ -117,7 +117,7 @@ async def test_a_list_inside_of_what_was_handed_over_can_be_changed_later_withou
     async def submit(prompt: Prompt) -> Submit:
         return Submit(blocks, [Context(blocks)])  # type: ignore[arg-type]
 
-    async def ahead(step: StepAhead) -> None:
+    async def ahead(step: BeforeStep) -> None:
         blocks[:] = [TextBlock("a lie")]
 
     provider = ScriptedProvider(says("ok"))

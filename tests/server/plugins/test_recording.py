@@ -24,7 +24,7 @@ from refold_protocol.session.events import ForeignData
 from refold_protocol.session.foreign import readable
 from refold_protocol.session.messages import text_content
 from refold_server.plugins import FLUSH, OBSERVE, PROMPT_SUBMIT, Flushed, PluginRegistry, Prompt, Recorded
-from refold_server.plugins.registry import Plugins, registered
+from refold_server.plugins.plugin_registry import Plugins, registered
 from refold_server.sessions.registry import Sessions
 from refold_server.sessions.session import Session
 from refold_storage.memory import MemoryStore

@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from refold_server.plugins import OBSERVE, PRE_STEP, PROMPT_SUBMIT, TURN_STOP
-from refold_server.plugins.seam import Seam
+from refold_server.plugins.hook_table import Hook
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import assert_proven, end_of, scripted_session, turn
 from tests.support.plugging import plugin
@@ -44,7 +44,7 @@ class Cancels:
 
 @pytest.mark.parametrize("waits", [True, False])
 @pytest.mark.parametrize("seam", [PROMPT_SUBMIT, PRE_STEP, TURN_STOP, OBSERVE], ids=lambda seam: seam.name)
-async def test_its_turn_ends_and_the_next_one_runs(seam: Seam[Any], waits: bool) -> None:
+async def test_its_turn_ends_and_the_next_one_runs(seam: Hook[Any], waits: bool) -> None:
     cancels = Cancels(waits=waits)
     plugins = plugin((seam, cancels if seam is OBSERVE else cancels.decide))
     provider = ScriptedProvider(says("one"), says("two"))

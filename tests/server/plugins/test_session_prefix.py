@@ -12,9 +12,9 @@ from refold_protocol.session.messages import Message, TextBlock, ToolCallBlock, 
 from refold_protocol.session.projection import derive_message
 from refold_server.loop.composition import compose
 from refold_server.loop.seams import Seams
-from refold_server.plugins import PRE_STEP, SESSION_PREFIX, Composing, StepAhead
-from refold_server.plugins.payloads import NextPrefix
-from refold_server.plugins.registry import Plugins
+from refold_server.plugins import PRE_STEP, SESSION_PREFIX, BeforeStep, PrefixRequest
+from refold_server.plugins.hook_table import NextPrefix
+from refold_server.plugins.plugin_registry import Plugins
 from refold_storage.memory import MemoryStore
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import CLIENT, end_of, scripted_session, turn
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 
 def opener(*texts: str, name: str = "p") -> Plugins:
-    async def compose(composing: Composing, rest: NextPrefix) -> Sequence[Message]:
+    async def compose(composing: PrefixRequest, rest: NextPrefix) -> Sequence[Message]:
         return [*map(user, texts), *await rest()]
 
     return plugin((SESSION_PREFIX, compose), name=name)
@@ -45,11 +45,11 @@ async def test_it_is_composed_once_before_the_first_pre_step_which_sees_it() -> 
     order: list[str] = []
     prefixes: list[tuple[Message, ...]] = []
 
-    async def compose(composing: Composing, rest: NextPrefix) -> Sequence[Message]:
+    async def compose(composing: PrefixRequest, rest: NextPrefix) -> Sequence[Message]:
         order.append("composed")
         return [user(f"opener {len(order)}"), *await rest()]
 
-    async def ahead(step: StepAhead) -> None:
+    async def ahead(step: BeforeStep) -> None:
         order.append("pre-step")
         prefixes.append(step.prefix)
 
@@ -94,11 +94,11 @@ async def test_messages_are_copied_so_that_changing_them_later_changes_nothing()
     blocks = [TextBlock("opener")]
     given = [Message("user", blocks)]  # type: ignore[arg-type]
 
-    async def compose(composing: Composing, rest: NextPrefix) -> Sequence[Message]:
+    async def compose(composing: PrefixRequest, rest: NextPrefix) -> Sequence[Message]:
         await rest()
         return given
 
-    async def ahead(step: StepAhead) -> None:
+    async def ahead(step: BeforeStep) -> None:
         blocks.append(TextBlock("a lie"))
         given.append(user("another lie"))
 
@@ -118,7 +118,7 @@ async def test_a_cancelled_composition_is_thrown_away_and_composed_anew_in_the_n
     waits = anyio.Event()
     composed: list[str] = []
 
-    async def compose(composing: Composing, rest: NextPrefix) -> Sequence[Message]:
+    async def compose(composing: PrefixRequest, rest: NextPrefix) -> Sequence[Message]:
         later = await rest()
         if not waits.is_set():
             waits.set()
@@ -151,7 +151,7 @@ async def test_a_cancelled_composition_is_thrown_away_and_composed_anew_in_the_n
 async def test_what_is_injected_while_it_composes_joins_the_current_request() -> None:
     waits, go_on = anyio.Event(), anyio.Event()
 
-    async def compose(composing: Composing, rest: NextPrefix) -> Sequence[Message]:
+    async def compose(composing: PrefixRequest, rest: NextPrefix) -> Sequence[Message]:
         waits.set()
         await go_on.wait()
         return [user("opener"), *await rest()]
@@ -201,7 +201,7 @@ RESULT = ToolResultBlock("c1", (TextBlock("seen"),), False)
     ],
 )
 async def test_a_prefix_that_no_provider_takes_is_left_out_and_blamed_on_its_plugin(messages: tuple[Message, ...]) -> None:
-    async def compose(composing: Composing, rest: NextPrefix) -> Sequence[Message]:
+    async def compose(composing: PrefixRequest, rest: NextPrefix) -> Sequence[Message]:
         return [*messages, *await rest()]
 
     provider = ScriptedProvider(says("ok"))
@@ -213,7 +213,7 @@ async def test_a_prefix_that_no_provider_takes_is_left_out_and_blamed_on_its_plu
 
 
 async def test_a_prefix_may_hold_a_call_with_its_answer() -> None:
-    async def compose(composing: Composing, rest: NextPrefix) -> Sequence[Message]:
+    async def compose(composing: PrefixRequest, rest: NextPrefix) -> Sequence[Message]:
         return [user("look"), Message("assistant", (CALL,)), Message("user", (RESULT,)), *await rest()]
 
     provider = ScriptedProvider(says("ok"))
@@ -230,25 +230,25 @@ class Nameless:
     def __name__(self) -> str:
         raise RuntimeError("no name")
 
-    async def __call__(self, composing: Composing, following: NextPrefix) -> list[Message]:
+    async def __call__(self, composing: PrefixRequest, following: NextPrefix) -> list[Message]:
         return [user("mine"), *await following()]
 
 
 async def test_a_contributor_whose_name_cannot_be_told_goes_by_its_class() -> None:
-    composition = await compose(plugin((SESSION_PREFIX, Nameless())).at(SESSION_PREFIX), Composing(Seams().place(1)), print)
+    composition = await compose(plugin((SESSION_PREFIX, Nameless())).at(SESSION_PREFIX), PrefixRequest(Seams().place(1)), print)
     assert [(one.contributor, one.messages) for one in composition.contributions] == [("Nameless", (user("mine"),))]
 
 
 async def test_a_contributor_that_cut_off_the_rest_and_failed_is_left_out_alone() -> None:
     asked: list[str] = []
 
-    async def impatient(composing: Composing, rest: NextPrefix) -> Sequence[Message]:
+    async def impatient(composing: PrefixRequest, rest: NextPrefix) -> Sequence[Message]:
         with anyio.CancelScope() as scope:
             scope.cancel()
             await rest()
         raise ValueError("what now?")
 
-    async def slow(composing: Composing, rest: NextPrefix) -> Sequence[Message]:
+    async def slow(composing: PrefixRequest, rest: NextPrefix) -> Sequence[Message]:
         asked.append("slow")
         await anyio.lowlevel.checkpoint()
         return [user("slow"), *await rest()]

@@ -22,7 +22,7 @@ from refold_protocol.session.messages import (
     text_content,
 )
 from refold_server.plugins import STREAM, Outgoing
-from refold_server.plugins.payloads import NextStream
+from refold_server.plugins.hook_table import NextStream
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, says
 from tests.support.loops import CLIENT, assert_proven, end_of, scripted_session, turn
 from tests.support.plugging import assert_rebuilt, error_of, failures, of_type, plugin, reply, together

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from refold_protocol.session.events import TurnEnd
-from refold_server.plugins import TURN_STOP, Context, GoOn, StepOver, Stop, context
+from refold_server.plugins import TURN_STOP, AfterStep, Context, GoOn, Stop, context
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import echo, end_of, scripted_session, turn, types
 from tests.support.plugging import assert_rebuilt, failures, plugin, spoken, together
@@ -16,11 +16,11 @@ pytestmark = pytest.mark.anyio
 async def test_a_hook_that_stops_a_turn_that_would_go_on_is_the_cause_of_its_abort() -> None:
     asked: list[str] = []
 
-    async def stop(over: StepOver) -> Stop:
+    async def stop(over: AfterStep) -> Stop:
         asked.append(f"{over.place.step} {over.goes_on}")
         return Stop("enough")
 
-    async def later(over: StepOver) -> None:
+    async def later(over: AfterStep) -> None:
         asked.append("later")
 
     provider = ScriptedProvider(calls(("a", "look", "{}")))
@@ -36,7 +36,7 @@ async def test_a_hook_that_stops_a_turn_that_would_go_on_is_the_cause_of_its_abo
 
 
 async def test_a_hook_that_stops_a_turn_that_would_stop_anyway_changes_nothing() -> None:
-    async def stop(over: StepOver) -> Stop:
+    async def stop(over: AfterStep) -> Stop:
         return Stop("enough")
 
     provider = ScriptedProvider(says("ok"))
@@ -45,12 +45,12 @@ async def test_a_hook_that_stops_a_turn_that_would_stop_anyway_changes_nothing()
 
 
 async def test_a_turn_that_is_told_to_go_on_says_something_to_the_model_before_its_next_step() -> None:
-    async def once(over: StepOver) -> GoOn | None:
+    async def once(over: AfterStep) -> GoOn | None:
         return GoOn((context("check your answer", raw=True),)) if over.place.step == 1 else None
 
     seen: list[bool] = []
 
-    async def look(over: StepOver) -> None:
+    async def look(over: AfterStep) -> None:
         seen.append(over.goes_on)
 
     provider = ScriptedProvider(says("42"), says("43"))
@@ -65,7 +65,7 @@ async def test_a_turn_that_is_told_to_go_on_says_something_to_the_model_before_i
 
 
 async def test_the_step_limit_holds_against_a_hook_that_never_stops() -> None:
-    async def go_on(over: StepOver) -> GoOn:
+    async def go_on(over: AfterStep) -> GoOn:
         return GoOn((context("more"),))
 
     provider = ScriptedProvider(*(says("ok") for _ in range(5)))
@@ -77,7 +77,7 @@ async def test_the_step_limit_holds_against_a_hook_that_never_stops() -> None:
 
 @pytest.mark.parametrize("decision", [GoOn(()), GoOn((Context(()),)), GoOn((context(" "),)), Stop(" "), "stop", True])
 async def test_a_decision_without_words_is_none(decision: object) -> None:
-    async def decide(over: StepOver) -> object:
+    async def decide(over: AfterStep) -> object:
         return decision
 
     provider = ScriptedProvider(says("ok"))

@@ -9,58 +9,58 @@ import pytest
 from refold_protocol.session.messages import Message
 from refold_server.loop.composition import Composition
 from refold_server.loop.seams import NOWHERE, Seams
-from refold_server.plugins import SESSION_PREFIX, Composing
-from refold_server.plugins.chain import Failure
-from refold_server.plugins.payloads import NextPrefix
-from refold_server.plugins.registry import PluginRegistry, Plugins, registered
+from refold_server.plugins import SESSION_PREFIX, PrefixRequest
+from refold_server.plugins.hook_runner import PluginFailure
+from refold_server.plugins.hook_table import NextPrefix
+from refold_server.plugins.plugin_registry import PluginRegistry, Plugins, registered
 from tests.support.plugging import user
 
 pytestmark = pytest.mark.anyio
 
-FAILURES: list[Failure] = []
+FAILURES: list[PluginFailure] = []
 
 
-async def a(composing: Composing, rest: NextPrefix) -> Sequence[Message]:
+async def a(composing: PrefixRequest, rest: NextPrefix) -> Sequence[Message]:
     return [user("a1"), user("a2"), *await rest()]
 
 
-async def b(composing: Composing, rest: NextPrefix) -> Sequence[Message]:
+async def b(composing: PrefixRequest, rest: NextPrefix) -> Sequence[Message]:
     return [user("b"), *await rest()]
 
 
-async def last(composing: Composing, rest: NextPrefix) -> Sequence[Message]:
+async def last(composing: PrefixRequest, rest: NextPrefix) -> Sequence[Message]:
     return [*await rest(), user("last")]
 
 
-async def silent(composing: Composing, rest: NextPrefix) -> Sequence[Message]:
+async def silent(composing: PrefixRequest, rest: NextPrefix) -> Sequence[Message]:
     return await rest()
 
 
-async def alone(composing: Composing, rest: NextPrefix) -> Sequence[Message]:
+async def alone(composing: PrefixRequest, rest: NextPrefix) -> Sequence[Message]:
     return [user("alone")]
 
 
-async def without_first(composing: Composing, rest: NextPrefix) -> Sequence[Message]:
+async def without_first(composing: PrefixRequest, rest: NextPrefix) -> Sequence[Message]:
     return (await rest())[1:]
 
 
-async def turned(composing: Composing, rest: NextPrefix) -> Sequence[Message]:
+async def turned(composing: PrefixRequest, rest: NextPrefix) -> Sequence[Message]:
     return [user("turned"), *reversed(await rest())]
 
 
-async def broken(composing: Composing, rest: NextPrefix) -> Sequence[Message]:
+async def broken(composing: PrefixRequest, rest: NextPrefix) -> Sequence[Message]:
     await rest()
     raise ValueError("no")
 
 
-async def broken_at_once(composing: Composing, rest: NextPrefix) -> Sequence[Message]:
+async def broken_at_once(composing: PrefixRequest, rest: NextPrefix) -> Sequence[Message]:
     raise ValueError("no")
 
 
 class Named:
     """A contributor that is no function."""
 
-    async def __call__(self, composing: Composing, rest: NextPrefix) -> Sequence[Message]:
+    async def __call__(self, composing: PrefixRequest, rest: NextPrefix) -> Sequence[Message]:
         return [user("named"), *await rest()]
 
 
@@ -114,7 +114,7 @@ async def test_two_that_say_the_same_own_a_message_each() -> None:
 
 
 async def test_what_one_passes_on_stays_that_of_who_said_it_also_where_it_says_the_same_first() -> None:
-    async def b_and_more(composing: Composing, rest: NextPrefix) -> Sequence[Message]:
+    async def b_and_more(composing: PrefixRequest, rest: NextPrefix) -> Sequence[Message]:
         return [user("b"), user("more"), *await rest()]
 
     made = await composition(b_and_more, b)

@@ -11,17 +11,17 @@ import pytest
 from msgspec.structs import replace
 
 from refold_server.tools.open_buffers import OpenBuffer
-from refold_server.tools.skills import SkillShelf
+from refold_server.tools.skill_index import SkillFolders
 from tests.support.prefixes import EVERY, composed, repository
 from tests.support.tool_calls import fill
 
 PROGRAM = """
 import anyio, json, sys
 from pathlib import Path
-from refold_server.tools.skills import SkillShelf
+from refold_server.tools.skill_index import SkillFolders
 from tests.support.prefixes import composed
 cwd, own = map(Path, sys.argv[1:])
-print(json.dumps(anyio.run(lambda: composed(cwd, shelf=SkillShelf(own)))))
+print(json.dumps(anyio.run(lambda: composed(cwd, shelf=SkillFolders(own)))))
 """
 
 TEXTS = {
@@ -64,10 +64,10 @@ async def test_two_compositions_are_equal_and_so_are_those_of_a_copy_that_was_ma
     made(second, dict(reversed(TEXTS.items())))
     for file in second.rglob("*"):
         os.utime(file, (0, 0))
-    given = await composed(first / "ws", shelf=SkillShelf(first / "own"))
+    given = await composed(first / "ws", shelf=SkillFolders(first / "own"))
     assert list(given) == ["instructions", "skills", "baseline"]
-    assert await composed(first / "ws", shelf=SkillShelf(first / "own")) == given
-    assert await composed(second / "ws", shelf=SkillShelf(second / "own")) == given
+    assert await composed(first / "ws", shelf=SkillFolders(first / "own")) == given
+    assert await composed(second / "ws", shelf=SkillFolders(second / "own")) == given
     assert str(tmp_path) not in str(given)
 
 
@@ -95,7 +95,7 @@ class Opened:
 @pytest.mark.parametrize("name", ["instructions", "skills", "baseline", "editor"])
 async def test_each_contributor_can_be_switched_off_by_its_name(tmp_path: Path, name: str) -> None:
     made(tmp_path, TEXTS)
-    shelf, buffers = SkillShelf(tmp_path / "own"), Opened(tmp_path / "ws/a.txt")
+    shelf, buffers = SkillFolders(tmp_path / "own"), Opened(tmp_path / "ws/a.txt")
     every = await composed(tmp_path / "ws", shelf=shelf, buffers=buffers)
     assert list(every) == ["instructions", "skills", "baseline", "editor"]
     others = await composed(tmp_path / "ws", replace(EVERY, **{name: False}), shelf=shelf, buffers=buffers)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from refold_server.config import PrefixConfig
-from refold_server.prefix.skills import MAX_CHARACTERS, MAX_SKILLS, catalogue_text
-from refold_server.tools import skills as module
-from refold_server.tools.paths import ROOT, Workspace
-from refold_server.tools.skills import MAX_DESCRIPTION, Catalogue, Skill, SkillShelf, find_skills, has_skills
+from refold_server.prefix.contributors import MAX_CHARACTERS, MAX_SKILLS, catalogue_text
+from refold_server.tools import skill_index as module
+from refold_server.tools.skill_index import MAX_DESCRIPTION, Catalogue, Skill, SkillFolders, find_skills, has_skills
+from refold_server.tools.workspace_path import ROOT, Workspace
 from tests.support.prefixes import composed, repository
 from tests.support.tool_calls import fill
 
@@ -26,7 +26,7 @@ def skill(name: str, description: str = "Use it.", body: str = "body") -> str:
 
 async def told(cwd: Path, own: Path | None = None) -> list[str]:
     """Give the lines behind the first, the empty one left out."""
-    text = (await composed(cwd, ONLY, shelf=SkillShelf(own, None))).get("skills")
+    text = (await composed(cwd, ONLY, shelf=SkillFolders(own, None))).get("skills")
     return [] if text is None else [line for line in text.split("\n") if line.startswith(("- ", "["))]
 
 
@@ -36,7 +36,7 @@ async def test_skills_of_the_folder_of_those_above_and_of_the_user_are_listed_by
     own = fill(tmp_path / "own", {"alpha/SKILL.md": skill("alpha", "Mine."), "README.md": "no skill", "empty/x": ""})
     assert await told(root / "a", own) == ["- alpha: Mine.", "- mid: Near.", "- zeta: Root."]
     assert await told(root, own) == ["- alpha: Mine.", "- zeta: Root."]
-    text = (await composed(root / "a", ONLY, shelf=SkillShelf(own)))["skills"]
+    text = (await composed(root / "a", ONLY, shelf=SkillFolders(own)))["skills"]
     assert "body" not in text
     assert str(tmp_path) not in text
 
@@ -56,7 +56,7 @@ async def test_without_skills_there_is_no_message(tmp_path: Path) -> None:
     assert await told(tmp_path, tmp_path / "gone") == []
     fill(tmp_path, {".agents/skills/README.md": "x", ".agents/skills/empty/x": ""})
     assert await told(tmp_path) == []
-    assert not has_skills(tmp_path, SkillShelf())
+    assert not has_skills(tmp_path, SkillFolders())
 
 
 async def test_what_is_wrong_with_a_skill_is_told(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ async def test_what_is_wrong_with_a_skill_is_told(tmp_path: Path) -> None:
     assert lines[0] == "- good: Use it."
     assert [line.split(": ", 2)[1] for line in lines[1:]] == [f"{folder}/{name}" for name in "abcdef"]
     assert lines[1].endswith(f"{folder}/a: it does not begin with a line ---]")
-    assert has_skills(tmp_path, SkillShelf())
+    assert has_skills(tmp_path, SkillFolders())
 
 
 async def test_a_link_out_of_the_repository_is_not_followed_and_told(tmp_path: Path) -> None:
@@ -131,6 +131,6 @@ def test_a_description_is_one_line_of_bounded_length(tmp_path: Path) -> None:
         tmp_path,
         {".agents/skills/a/SKILL.md": skill("a", "x" * 3_000), ".agents/skills/b/SKILL.md": skill("b", "one\u2028two\x07")},
     )
-    first, second = find_skills(tmp_path, SkillShelf()).skills
+    first, second = find_skills(tmp_path, SkillFolders()).skills
     assert (len(first.description), first.description[-1]) == (MAX_DESCRIPTION, "…")
     assert second.description in ("one\ufffdtwo\ufffd", "one two\ufffd")

@@ -11,12 +11,12 @@ import pytest
 from msgspec import Struct
 
 from refold_protocol.session.messages import BlockStart, FinishChunk
-from refold_server.providers.provider import Provider
-from refold_server.providers.rehearsal import RehearsalProvider
+from refold_server.providers.offline_provider import OfflineProvider
+from refold_server.providers.provider_registry import Provider
 from tests.support.asking import ask, http_provider
 from tests.support.chat_stream import DONE, chunk, event, text, text_in
 from tests.support.fake_provider import EVENT_STREAM, Answer, FakeProvider
-from tests.support.rehearsing import body_of
+from tests.support.offline_asking import body_of
 from tests.support.requests import request, user
 
 pytestmark = pytest.mark.anyio
@@ -49,7 +49,7 @@ def playing(request: pytest.FixtureRequest, tmp_path: Path) -> Playing:
     async def rehearsed(stream: bytes, status: int) -> AsyncGenerator[Opened, None]:
         script = tmp_path / "script.jsonl"
         script.write_text(json.dumps({"raw": stream.decode(), "status": status}))
-        yield Opened(RehearsalProvider(), body_of(user("hi"), script=str(script)))
+        yield Opened(OfflineProvider(), body_of(user("hi"), script=str(script)))
 
     return over_http if request.param == "http" else rehearsed
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_server.providers.retry_after import retry_after_ms
+from refold_server.providers.http_failures import retry_after_ms
 
 NOW = 1_790_000_000.25
 

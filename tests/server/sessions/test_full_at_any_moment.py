@@ -17,7 +17,7 @@ from refold_protocol.session.messages import Chunk, text_content
 from refold_protocol.session.request import Request
 from refold_server.sessions.session import Session
 from refold_server.sessions.tail import Tail
-from refold_server.tools.execute import ToolAnswer
+from refold_server.tools.tool_runner import ToolAnswer
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, NAME, assert_proven, echo, end_of, scripted_session, turn
 from tests.support.stores import DiskFaults, Faults, StoreKind, until

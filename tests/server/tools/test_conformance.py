@@ -14,11 +14,10 @@ from msgspec.structs import replace
 
 from refold_protocol.json_text import check_json
 from refold_protocol.session.messages import ImageBlock, TextBlock
-from refold_server.tools.arguments import read_arguments
-from refold_server.tools.failure import CODES, ToolFailure
-from refold_server.tools.registry import BUILT_IN
-from refold_server.tools.scripted import ScriptedParams, ScriptedTool
-from refold_server.tools.tool import ProposingTool, Tool, ToolContext, ToolOutput, text_output
+from refold_server.tools.session_tools import BUILT_IN
+from refold_server.tools.tool import ProposingTool, Tool, ToolContext, ToolOutput, read_arguments, text_output
+from refold_server.tools.tool_failure import CODES, ToolFailure
+from tests.support.scripted_tool import ScriptedParams, ScriptedTool
 from tests.support.tool_calls import PlayedResults, context, fill
 
 

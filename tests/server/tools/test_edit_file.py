@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_server.tools.execute import Proposed
 from refold_server.tools.text_file import BYTE_ORDER_MARK
+from refold_server.tools.tool_runner import Proposed
 from tests.support.changes import Changing
 from tests.support.patching import patched
 from tests.support.tool_calls import code, fill, text

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from refold_server.tools import list_files, walk
+from refold_server.tools import list_files, tree_walk
 from tests.support.tool_calls import call, code, fill, text
 
 pytestmark = pytest.mark.anyio
@@ -71,7 +71,7 @@ async def test_a_flat_folder_that_is_too_large_is_cut_and_says_so(tmp_path: Path
 
 
 async def test_a_bound_that_was_reached_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "MAX_DEPTH", 1)
+    monkeypatch.setattr(tree_walk, "MAX_DEPTH", 1)
     fill(tmp_path, {"a/b": "", "a/c/d": ""})
     lines = await _lines(tmp_path)
     assert lines[0] == "a/b"

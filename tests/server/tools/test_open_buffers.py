@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from refold_server.tools.execute import ToolAnswer, execute
 from refold_server.tools.open_buffers import NO_BUFFERS, OpenBuffer, is_same_text
-from refold_server.tools.registry import built_in_tools
+from refold_server.tools.session_tools import built_in_tools
+from refold_server.tools.tool_runner import ToolAnswer, execute
 from tests.support.tool_calls import code, context, fill, text
 
 pytestmark = pytest.mark.anyio

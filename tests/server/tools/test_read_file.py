@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold_server.tools import read_file
-from refold_server.tools.execute import execute
-from refold_server.tools.registry import built_in_tools
+from refold_server.tools.session_tools import built_in_tools
+from refold_server.tools.tool_runner import execute
 from tests.support.tool_calls import call, code, context, fill, text
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from refold_server.tools.failure import ToolFailure
 from refold_server.tools.read_result import ReadResult, ReadResultParams
 from refold_server.tools.tool import ToolContext
+from refold_server.tools.tool_failure import ToolFailure
 from tests.support.tool_calls import PlayedResults, context
 
 pytestmark = pytest.mark.anyio

@@ -12,9 +12,9 @@ import pytest
 
 from refold_server.config_file import load_config
 from refold_server.host import Surroundings
-from refold_server.tools.execute import ToolAnswer, execute
-from refold_server.tools.registry import built_in_tools
-from refold_server.tools.skills import SkillShelf, has_skills
+from refold_server.tools.session_tools import built_in_tools
+from refold_server.tools.skill_index import SkillFolders, has_skills
+from refold_server.tools.tool_runner import ToolAnswer, execute
 from tests.support.prefixes import repository
 from tests.support.tool_calls import call, code, context, fill, text
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 SKILL = "---\nname: release\ndescription: How to release.\n---\n\n# Release\n\nSee notes.md.\n"
 
 
-async def read(root: Path, shelf: SkillShelf, **arguments: str) -> ToolAnswer:
+async def read(root: Path, shelf: SkillFolders, **arguments: str) -> ToolAnswer:
     return await execute(built_in_tools(), "read_skill", json.dumps(arguments), context(root, skills=shelf))
 
 
@@ -35,7 +35,7 @@ async def test_the_instructions_are_given_without_the_front_matter(tmp_path: Pat
 async def test_skills_above_the_session_s_folder_and_the_user_s_own_can_be_read(tmp_path: Path) -> None:
     fill(repository(tmp_path / "r"), {".agents/skills/r/SKILL.md": SKILL, "a/x": ""})
     own = fill(tmp_path / "own", {"mine/SKILL.md": SKILL.replace("release", "mine"), "mine/notes.md": "my notes"})
-    shelf = SkillShelf(own)
+    shelf = SkillFolders(own)
     assert "# Release" in text(await read(tmp_path / "r/a", shelf, name="release"))
     assert text(await read(tmp_path / "r/a", shelf, name="mine", file="notes.md")) == "my notes"
 
@@ -82,7 +82,7 @@ async def test_the_tool_is_offered_where_a_skill_is_and_this_is_decided_once_per
 async def test_folders_are_looked_through_off_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[int] = []
 
-    def look(cwd: Path, shelf: SkillShelf) -> bool:
+    def look(cwd: Path, shelf: SkillFolders) -> bool:
         threads.append(threading.get_ident())
         return has_skills(cwd, shelf)
 

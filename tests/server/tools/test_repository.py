@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from refold_server.tools import repository as module
-from refold_server.tools.paths import Place
 from refold_server.tools.repository import MAX_LEVELS, find_repository
+from refold_server.tools.workspace_path import WorkspacePath
 from tests.support.prefixes import repository
 from tests.support.tool_calls import fill
 
@@ -20,7 +20,7 @@ def test_the_nearest_folder_with_git_is_the_root(tmp_path: Path) -> None:
     fill(tmp_path, {"inner/a/b/x": ""})
     found = find_repository(tmp_path / "inner/a/b")
     assert found is not None
-    assert (found.workspace.root, found.folder, found.versioned) == (tmp_path / "inner", Place(("a", "b")), True)
+    assert (found.workspace.root, found.folder, found.versioned) == (tmp_path / "inner", WorkspacePath(("a", "b")), True)
     assert [place.text for place in found.folders] == [".", "a", "a/b"]
 
 
@@ -30,13 +30,13 @@ def test_a_path_is_told_relative_to_the_session_s_folder(tmp_path: Path) -> None
     found = find_repository(tmp_path / "a/b")
     assert found is not None
     paths = {"x": "../../x", "a/x": "../x", "a/b/x": "x", "a/bc/x": "../bc/x", "a/b/c/d": "c/d", "a": "..", "a/b": "."}
-    assert {text: found.seen(Place(tuple(text.split("/")))) for text in paths} == paths
+    assert {text: found.seen(WorkspacePath(tuple(text.split("/")))) for text in paths} == paths
 
 
 def test_without_git_the_folder_stands_alone(tmp_path: Path) -> None:
     found = find_repository(tmp_path, home=tmp_path)
     assert found is not None
-    assert (found.workspace.root, found.folder, found.versioned) == (tmp_path, Place(()), False)
+    assert (found.workspace.root, found.folder, found.versioned) == (tmp_path, WorkspacePath(()), False)
 
 
 def test_the_home_folder_itself_may_be_a_repository_and_nothing_above_it(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_links_in_the_path_are_resolved(tmp_path: Path) -> None:
     os.symlink(tmp_path / "real/a", tmp_path / "link")
     found = find_repository(tmp_path / "link")
     assert found is not None
-    assert (found.workspace.root, found.folder) == (tmp_path / "real", Place(("a",)))
+    assert (found.workspace.root, found.folder) == (tmp_path / "real", WorkspacePath(("a",)))
 
 
 def test_the_search_goes_up_so_many_levels_only(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from refold_server.tools import matching, search_text
+from refold_server.tools import line_search, search_text
 from tests.support.tool_calls import call, code, fill, text
 
 pytestmark = pytest.mark.anyio
@@ -132,7 +132,7 @@ async def test_a_pattern_that_no_line_can_hold_is_refused(tmp_path: Path, patter
 
 
 async def test_a_pattern_without_end_is_stopped_and_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matching, "SECONDS", 1)
+    monkeypatch.setattr(line_search, "SECONDS", 1)
     fill(tmp_path, {"a": "a" * 60 + "b\n"})
     answer = await call(tmp_path, "search_text", pattern="(a+)+$", regex=True)
     assert code(answer) == "TIMED_OUT"
@@ -144,7 +144,7 @@ async def test_a_cancelled_search_ends_its_process(tmp_path: Path, monkeypatch: 
     children: list[subprocess.Popen[bytes]] = []
     working = threading.Event()
     start: Any = subprocess.Popen
-    ask = matching.RegexMatcher.rows
+    ask = line_search.RegexMatcher.rows
 
     def started(*arguments: Any, **settings: Any) -> subprocess.Popen[bytes]:
         child: subprocess.Popen[bytes] = start(*arguments, **settings)
@@ -155,8 +155,8 @@ async def test_a_cancelled_search_ends_its_process(tmp_path: Path, monkeypatch: 
         working.set()
         return ask(*arguments)
 
-    monkeypatch.setattr(matching.subprocess, "Popen", started)
-    monkeypatch.setattr(matching.RegexMatcher, "rows", asked)
+    monkeypatch.setattr(line_search.subprocess, "Popen", started)
+    monkeypatch.setattr(line_search.RegexMatcher, "rows", asked)
     fill(tmp_path, {"a": "a" * 60 + "b\n"})
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(partial(call, tmp_path, "search_text", pattern="(a+)+$", regex=True))

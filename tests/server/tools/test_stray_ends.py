@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from refold_server.plugins.tools import tool
-from refold_server.tools.execute import execute, propose
-from refold_server.tools.faults import Interrupted, first_line
-from refold_server.tools.registry import Registry
-from refold_server.tools.scripted import ScriptedParams, ScriptedTool
+from refold_server.plugins.plugin_tools import tool
+from refold_server.tools.session_tools import ToolTable
 from refold_server.tools.tool import ToolContext, ToolOutput
+from refold_server.tools.tool_failure import Interrupted, first_line
+from refold_server.tools.tool_runner import execute, propose
+from tests.support.scripted_tool import ScriptedParams, ScriptedTool
 from tests.support.tool_calls import code, context, text
 
 pytestmark = pytest.mark.anyio
@@ -61,7 +61,7 @@ async def test_it_is_the_result_of_its_call(end: Callable[[], Awaitable[None]]) 
         await end()
         raise AssertionError
 
-    answer = await execute(Registry((ScriptedTool(body),)), "scripted", '{"needThis":"x"}', context(Path("/")))
+    answer = await execute(ToolTable((ScriptedTool(body),)), "scripted", '{"needThis":"x"}', context(Path("/")))
     assert code(answer) == "TOOL_FAILED"
     assert text(answer).startswith("scripted failed: ")
 
@@ -71,7 +71,7 @@ async def test_a_persons_interrupt_is_none() -> None:
         raise Interrupted
 
     with pytest.raises(Interrupted):
-        await execute(Registry((ScriptedTool(body),)), "scripted", '{"needThis":"x"}', context(Path("/")))
+        await execute(ToolTable((ScriptedTool(body),)), "scripted", '{"needThis":"x"}', context(Path("/")))
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ async def test_out_of_arguments_that_check_themselves_it_is_the_result_of_the_ca
         raise AssertionError(params)
 
     checked = tool("checked", "Checks itself.", Checked, run)
-    answer = await execute(Registry((checked,)), "checked", "{}", context(Path("/")))
+    answer = await execute(ToolTable((checked,)), "checked", "{}", context(Path("/")))
     assert code(answer) == "TOOL_FAILED"
     assert text(answer) == f"checked failed to read its arguments: {kind.__name__}"
-    proposed = await propose(Registry((checked,)), "checked", "{}", context(Path("/")))
+    proposed = await propose(ToolTable((checked,)), "checked", "{}", context(Path("/")))
     assert proposed == answer
 
 

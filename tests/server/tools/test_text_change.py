@@ -9,8 +9,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from refold_server.tools.failure import ToolFailure
 from refold_server.tools.open_buffers import NO_BUFFERS, OpenBuffer
+from refold_server.tools.tool_failure import ToolFailure
 from tests.support.buffers import Buffers
 from tests.support.changes import Changing
 from tests.support.patching import patched

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_server.tools import unified_diff as module
-from refold_server.tools.unified_diff import (
+from refold_server.tools import text_change
+from refold_server.tools.text_change import (
     MAX_SHOWN,
     LineChange,
     line_changes,
@@ -22,17 +23,6 @@ from tests.support.patching import patched
 
 TEXTS = st.lists(st.sampled_from(["a\n", "b\n", "c\n", "\n", "a\r\n", "a\rb\n", "é\u2028\n"]), max_size=30).map("".join)
 OPEN_TEXTS = st.tuples(TEXTS, st.sampled_from(["", "end", "a\r"])).map("".join)
-
-
-def longest(old: list[str], new: list[str]) -> int:
-    """Count the lines of a longest common subsequence, by the table that every book has."""
-    above = [0] * (len(new) + 1)
-    for line in old:
-        row = [0]
-        for at, other in enumerate(new):
-            row.append(above[at] + 1 if line == other else max(row[at], above[at + 1]))
-        above = row
-    return above[-1]
 
 
 @given(OPEN_TEXTS, OPEN_TEXTS)
@@ -49,18 +39,15 @@ def test_the_diff_of_a_new_file_has_every_line(new: str) -> None:
 
 
 @given(OPEN_TEXTS, OPEN_TEXTS)
-def test_changes_are_in_order_apart_and_as_few_lines_as_can_be(old: str, new: str) -> None:
+def test_changes_are_in_order_and_apart_and_all_else_is_equal(old: str, new: str) -> None:
     one, other = lines_of(old), lines_of(new)
     changes = line_changes(one, other)
-    kept: list[str] = []
     at = new_at = 0
     for change in changes:
         assert one[at : change.start] == other[new_at : change.new_start]
-        kept += one[at : change.start]
         assert change.start < change.end or change.new_start < change.new_end
         at, new_at = change.end, change.new_end
     assert one[at:] == other[new_at:]
-    assert len(kept) + len(one[at:]) == longest(one, other)
 
 
 @given(st.text("ab\r\n\v\f\x1c\x85\u2028", max_size=20))
@@ -109,14 +96,31 @@ def test_changes_whose_surroundings_touch_share_a_hunk(between: int, hunks: int)
     assert unified_diff("x", text, text.replace("a\n", "b\n")).count("@@ -") == hunks
 
 
-@pytest.mark.parametrize("most", ["_MAX_EDITS", "_MAX_COMPARED"])
-def test_texts_that_differ_too_much_are_given_as_one_replacement(monkeypatch: pytest.MonkeyPatch, most: str) -> None:
+def test_what_would_take_too_long_to_compare_is_given_as_one_replacement(monkeypatch: pytest.MonkeyPatch) -> None:
     old = ["same\n", *(f"old {number}\n" for number in range(20)), "mid\n", *(f"old {number}\n" for number in range(20))]
     new = [line.replace("old", "new") for line in old]
     assert len(line_changes(old, new)) == 2
-    monkeypatch.setattr(module, most, 30)
+    monkeypatch.setattr(text_change, "_MAX_COMPARED", 40)
     assert line_changes(old, new) == (LineChange(1, 42, 1, 42),)
     assert patched("".join(old), unified_diff("a", "".join(old), "".join(new))) == "".join(new)
+
+
+@pytest.mark.parametrize("count", [500, 100_000])
+def test_texts_that_differ_everywhere_are_compared_up_to_a_bound(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_change, "_MAX_COMPARED", 1_000_000)
+    compared = 0
+    find = text_change.SequenceMatcher[str].find_longest_match
+
+    def counted(matcher: Any, alo: int, ahi: int, blo: int, bhi: int) -> Any:
+        nonlocal compared
+        compared += sum(1 + len(matcher.b2j.get(line, ())) for line in matcher.a[alo:ahi])
+        return find(matcher, alo, ahi, blo, bhi)
+
+    monkeypatch.setattr(text_change.SequenceMatcher, "find_longest_match", counted)
+    old = [f"{number}\n" for number in range(count)]
+    new = [line if number % 2 else f"new {line}" for number, line in enumerate(old)]
+    assert patched("".join(old), unified_diff("a", "".join(old), "".join(new))) == "".join(new)
+    assert 0 < compared <= 1_000_000
 
 
 def test_a_diff_too_long_to_show_says_so_in_front_where_no_text_can_stand() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from refold_server.tools.execute import execute
-from refold_server.tools.registry import built_in_tools
+from refold_server.tools.session_tools import built_in_tools
+from refold_server.tools.tool_runner import execute
 from tests.support.changes import Changing
 from tests.support.patching import patched
 from tests.support.tool_calls import code, fill, text
@@ -88,7 +88,7 @@ async def test_e_05_a_whole_file_write_after_a_change_of_somebody_else_is_refuse
     assert code(answer) == "STALE"
     assert text(answer) == "a.txt was changed by somebody since you read it; read it again and keep what they changed"
     assert text(await session.read()) == "1\t1\n2\tU\n3\t3"
-    assert text(await session.write("1\n4\n3\nU\n")) == "wrote a.txt: line 2, line 4"
+    assert text(await session.write("1\n4\n3\nU\n")) == "wrote a.txt: lines 2-3, 1 line removed behind line 4"
     assert file.read_text() == "1\n4\n3\nU\n"
 
 

@@ -1,0 +1,166 @@
+"""The entries of a workspace's tree: in a fixed order, without what git ignores, never out of the tree.
+
+Order: by names' code points, a folder's entries in the place of the folder; it never depends on the file system. Symbolic
+links are told but not followed, so there are no loops and no way out. `.git` is never looked into, and the temporary files of
+writes that were killed are not seen. Bounded in entries and in depth; what the bound left out is said, not hidden. Opens no
+file but those of `.gitignore` rules.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Final
+
+from msgspec import Struct
+
+from refold_server.tools.atomic_write import is_temporary
+from refold_server.tools.ignore_rules import MAX_RULES_BYTES, Rules, is_ignored, parse_rules
+from refold_server.tools.text_file import read_up_to
+from refold_server.tools.tool_failure import ToolFailure
+from refold_server.tools.workspace_path import Workspace, WorkspacePath
+
+MAX_ENTRIES: Final = 100_000
+"""Entries that one walk looks at, ignored ones included."""
+
+MAX_DEPTH: Final = 100
+"""Folders within folders that one walk goes down."""
+
+_RULES_NAME: Final = ".gitignore"
+_OPEN_RULES: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+class Entry(Struct, frozen=True):
+    """A file, or a symbolic link with the text that it holds as `target`, or a `folder` that the walk was told not to enter."""
+
+    place: WorkspacePath
+    target: str | None = None
+    folder: bool = False
+
+
+class _Found(Struct, frozen=True):
+    place: WorkspacePath
+    folder: bool
+    target: str | None
+    rules: tuple[Rules, ...]
+
+
+class Walk:
+    """One walk from the folder `start` down. `check` is called for each entry and may raise to stop it. With `levels`,
+    entries that many levels below `start` are the last: folders among them are given, not entered."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        start: WorkspacePath,
+        check: Callable[[], None],
+        *,
+        limit: int = MAX_ENTRIES,
+        levels: int | None = None,
+    ) -> None:
+        self._deepest = None if levels is None else len(start.parts) + levels
+        self._workspace = workspace
+        self._start = start
+        self._check = check
+        self._room = limit
+        self.cut = False
+        """Whether a bound left something out."""
+        self.unreadable = 0
+        """Folders that could not be read."""
+
+    def entries(self) -> Iterator[Entry]:
+        """Give the files and links, in order. Raises ToolFailure when `start` cannot be listed."""
+        waiting = self._folder(self._start, self._rules_above())
+        while waiting:
+            found = waiting.pop()
+            if not found.folder:
+                yield Entry(found.place, found.target)
+                continue
+            if len(found.place.parts) == self._deepest:
+                yield Entry(found.place, folder=True)
+                continue
+            try:
+                waiting.extend(self._folder(found.place, found.rules))
+            except ToolFailure:  # one folder without permission, or gone by now, must not hide the others
+                self.unreadable += 1
+
+    def _rules_above(self) -> tuple[Rules, ...]:
+        """Collect the rules from the root down to above `start`; none if they would leave out `start` itself, which
+        somebody asked for by its name."""
+        rules = self._excludes()
+        for depth in range(len(self._start.parts)):
+            above = WorkspacePath(self._start.parts[:depth])
+            descriptor = self._workspace.open_folder(above)
+            try:
+                rules = (*rules, *_rules_in(descriptor, depth))
+            finally:
+                os.close(descriptor)
+            if is_ignored(rules, WorkspacePath(self._start.parts[: depth + 1]), folder=True):
+                return ()
+        return rules
+
+    def _excludes(self) -> tuple[Rules, ...]:
+        try:
+            descriptor = self._workspace.open_file(WorkspacePath((".git", "info", "exclude")))
+        except ToolFailure:  # no repository, or one whose `.git` is a file or a link: then it has no rules here
+            return ()
+        try:
+            return (parse_rules(read_up_to(descriptor, MAX_RULES_BYTES), 0),)
+        finally:
+            os.close(descriptor)
+
+    def _folder(self, place: WorkspacePath, rules: tuple[Rules, ...]) -> list[_Found]:
+        """List one folder, last name first."""
+        if len(place.parts) > MAX_DEPTH + len(self._start.parts) or self._room <= 0:
+            self.cut = True
+            return []
+        descriptor = self._workspace.open_folder(place)
+        try:
+            rules = (*rules, *_rules_in(descriptor, len(place.parts)))
+            with os.scandir(descriptor) as listing:
+                entries = list(islice(listing, self._room + 1))
+            if len(entries) > self._room:
+                self.cut = True
+            self._room -= len(entries)
+            found = [self._found(place, entry, descriptor, rules) for entry in entries if entry.name != ".git"]
+        except OSError as error:
+            raise ToolFailure("TOOL_FAILED", "FileError", f"{place.shown} could not be listed: {error.strerror}") from None
+        finally:
+            os.close(descriptor)
+        shown = [item for item in found if item is not None]
+        return sorted(shown, key=lambda item: item.place.parts[-1], reverse=True)
+
+    def _found(self, above: WorkspacePath, entry: os.DirEntry[str], descriptor: int, rules: tuple[Rules, ...]) -> _Found | None:
+        self._check()
+        folder = entry.is_dir(follow_symlinks=False)
+        link = entry.is_symlink()
+        if not (folder or link or entry.is_file(follow_symlinks=False)):
+            return None
+        if not (folder or link) and is_temporary(entry.name):
+            return None
+        place = above.child(entry.name)
+        if is_ignored(rules, place, folder=folder):
+            return None
+        return _Found(place, folder, _target(entry.name, descriptor) if link else None, rules)
+
+
+def _target(name: str, descriptor: int) -> str:
+    try:
+        return os.readlink(name, dir_fd=descriptor)
+    except OSError:  # gone by now; the listing still says that there was a link
+        return "?"
+
+
+def _rules_in(descriptor: int, depth: int) -> tuple[Rules, ...]:
+    try:
+        file = os.open(_RULES_NAME, _OPEN_RULES, dir_fd=descriptor)
+    except OSError:  # there is none, or it is a link, which git does not follow either
+        return ()
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            return ()
+        return (parse_rules(read_up_to(file, MAX_RULES_BYTES), depth),)
+    finally:
+        os.close(file)
