@@ -17,6 +17,7 @@ from refold_protocol.errors import InvalidEventError, InvalidJsonError, SessionC
 from refold_protocol.json_text import JsonText, check_json
 from refold_protocol.session.events import (
     EVENT_TYPES,
+    SURFACE_TYPES,
     TYPE_OF_DATA,
     AssistantChunk,
     AssistantMessage,
@@ -71,9 +72,7 @@ def seal(draft: Draft, seq: int, now: int) -> Event:
     name = _type_name(draft)
     row = EVENT_TYPES.get(name)
     ignorable = draft.ignorable or (row is not None and row.ignorable)
-    _check_surface(name, row is not None and row.surface, draft.surface_op)
-    if draft.sources is not None:
-        _check_sources(name, draft.sources, seq)
+    check_envelope(name, draft.surface_op, draft.sources, seq)
     time = now if draft.time is None else draft.time
     _check_opaque(name, data)
     try:
@@ -130,6 +129,22 @@ def decode_all(lines: Sequence[bytes], seqs: Sequence[int]) -> list[Event]:
     return [decode_at(line, seq) for line, seq in zip(lines, seqs, strict=True)]
 
 
+def check_envelope(name: str, op: SurfaceOp | None, sources: tuple[SeqRange, ...] | None, seq: int) -> None:
+    """Raise InvalidEventError, with the seq, for a surface op on an event that is none of the surface, for one that lacks it,
+    and for sources that are not earlier, ascending and disjoint."""
+    if name in SURFACE_TYPES:
+        if op is None:
+            raise InvalidEventError(f"event {seq} ({name}) is of a surface type and needs a surfaceOp", seq=seq)
+    elif op is not None:
+        raise InvalidEventError(f"event {seq} ({name}) is not of a surface type and takes no surfaceOp", seq=seq)
+    after = -1
+    for first, last in sources or ():
+        if not after < first <= last < seq:
+            rule = f"sources must be ascending, disjoint and before {seq}: {sources!r}"
+            raise InvalidEventError(f"event {seq} ({name}): {rule}", seq=seq)
+        after = last
+
+
 def refuse_foreign(event: Event) -> None:
     """Raise SessionFormatUnsupportedError for an event of a foreign type that is not marked ignorable, unless a plugin of
     this process brought the type (`foreign.py`).
@@ -169,21 +184,6 @@ def _type_name(draft: Draft) -> str:
     if draft.type in EVENT_TYPES:
         raise InvalidEventError(f"{draft.type} belongs to the vocabulary and takes its own data")
     return draft.type
-
-
-def _check_surface(name: str, surface: bool, op: SurfaceOp | None) -> None:
-    if surface and op is None:
-        raise InvalidEventError(f"{name} is a surface type and needs a surfaceOp")
-    if not surface and op is not None:
-        raise InvalidEventError(f"{name} is not a surface type and takes no surfaceOp")
-
-
-def _check_sources(name: str, sources: tuple[SeqRange, ...], seq: int) -> None:
-    behind = -1
-    for first, last in sources:
-        if not behind < first <= last < seq:
-            raise InvalidEventError(f"{name}: sources must be ascending, disjoint and before {seq}: {sources!r}", seq=seq)
-        behind = last
 
 
 def _one_line(text: JsonText) -> str:

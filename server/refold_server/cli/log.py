@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 
+import anyio.lowlevel
 import msgspec
 
 from refold_protocol.errors import SessionCorruptionError
@@ -17,7 +18,6 @@ from refold_protocol.session.events import ApprovalAsked, ApprovalDecided, Event
 from refold_protocol.session.header import fold_header
 from refold_protocol.session.header_types import EpochHeader
 from refold_protocol.session.messages import Message, TextBlock, ToolCallBlock, ToolResultBlock
-from refold_server.checks.offline import slices
 from refold_server.cli.exits import COMPLETED
 from refold_server.cli.header_changes import header_sentence
 from refold_server.cli.interrupts import run_reading
@@ -35,6 +35,7 @@ from refold_server.cli.screen import Look, Screen
 from refold_server.sessions.reading import reading
 from refold_server.sessions.views import header_view, surface_view, transcript_view
 from refold_storage.interface import Handle
+from refold_storage.slices import read_slices
 
 EVENT_CHARACTERS = 140
 """How much of an event's data one line shows."""
@@ -86,9 +87,10 @@ def _lines(handle: Handle, view: str, look: Look, *, owned: bool) -> Iterator[st
 
 async def _events(screen: Screen, handle: Handle, *, as_json: bool) -> None:
     header: EpochHeader | None = None
-    async for lines in slices(handle, 0, handle.tail):
+    for lines in read_slices(handle, 0, handle.tail):
         if as_json:
             screen.put_bytes(b"".join(line + b"\n" for line in lines))
+            await anyio.lowlevel.checkpoint()
             continue
         shown: list[str] = []
         for line in lines:
@@ -96,6 +98,7 @@ async def _events(screen: Screen, handle: Handle, *, as_json: bool) -> None:
             text, header = _said(event, header)
             shown.append(f"{event.seq:>6} {printable(event.type):<18} {one_line(text, EVENT_CHARACTERS)}\n")
         screen.put("".join(shown))
+        await anyio.lowlevel.checkpoint()
 
 
 def _said(event: Event, header: EpochHeader | None) -> tuple[str, EpochHeader | None]:

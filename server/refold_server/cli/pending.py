@@ -10,7 +10,7 @@ from typing import Final
 from refold_protocol.errors import ConfigError
 from refold_protocol.session.codec import decode_event
 from refold_protocol.session.messages import text_of
-from refold_protocol.session.pending import PendingInput
+from refold_protocol.session.session_state import PendingInput
 from refold_server.cli.exits import COMPLETED
 from refold_server.cli.people import one_line
 from refold_server.cli.printer import Printer

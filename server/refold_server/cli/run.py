@@ -17,7 +17,7 @@ from refold_protocol.ids import SessionId
 from refold_protocol.session.codec import decode_event
 from refold_protocol.session.events import AbortCause, PermissionSettings, SessionSettings, TurnEnd
 from refold_protocol.session.messages import Source, text_content
-from refold_protocol.session.pending import PendingInput
+from refold_protocol.session.session_state import PendingInput
 from refold_server.cli.asking import Asker, keyboard_of
 from refold_server.cli.exits import FAILED, INTERRUPTED, exit_of_end
 from refold_server.cli.failures import single

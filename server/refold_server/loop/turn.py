@@ -27,7 +27,7 @@ from refold_protocol.session.events import (
     UserMessage,
 )
 from refold_protocol.session.messages import Source
-from refold_protocol.session.pending import PendingInput
+from refold_protocol.session.session_state import PendingInput
 from refold_server.loop.control import TurnControl
 from refold_server.loop.inbox import joining_context
 from refold_server.loop.instance import Instance

@@ -18,7 +18,7 @@ import anyio
 from refold_protocol.errors import InputUnknownError, InvariantError, LogError, RefoldError, SessionBusyError, TurnMismatchError
 from refold_protocol.ids import InputId
 from refold_protocol.session.events import AbortCause, Event, TurnEnd, TurnEndReason
-from refold_protocol.session.pending import PendingInput
+from refold_protocol.session.session_state import PendingInput
 from refold_server.loop.control import TurnControl
 from refold_server.loop.inbox import waiting
 from refold_server.loop.instance import Instance

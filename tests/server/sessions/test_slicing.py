@@ -9,12 +9,12 @@ from typing import TypeVar
 import anyio
 import anyio.lowlevel
 import pytest
+from refold_server.loop.reading import SLICE_BYTES
 
 from refold_protocol.ids import InputId, SessionId
 from refold_protocol.session.events import Draft, SessionTitle
 from refold_protocol.session.messages import Source
 from refold_server.loop.ledger import Ledger
-from refold_server.loop.reading import SLICE_BYTES
 from refold_server.sessions.composing import compose_session
 from refold_server.sessions.registry import Sessions
 from refold_server.sessions.slicing import SLICE_ITEMS, folded, listed
