@@ -11,7 +11,7 @@ from msgspec import Struct
 from refold_protocol.chain_check import ChainCheck
 from refold_protocol.dialects.dialect import BodyEncoder
 from refold_protocol.dialects.registry import dialect_named, ships_encoder
-from refold_protocol.errors import RefoldError, SessionCorruptionError
+from refold_protocol.errors import RefoldError, SessionCorruptionError, SessionFormatUnsupportedError
 from refold_protocol.session.codec import decode_event
 from refold_protocol.session.events import EncoderId, Event, Replace, RequestHeaderDelta, RequestSent
 from refold_protocol.session.pairing import PairingCheck, pairing_faults
@@ -86,7 +86,7 @@ class Verifier:
         self._chain.feed(line)
         try:
             event = decode_event(line)
-        except SessionCorruptionError as error:
+        except (SessionCorruptionError, SessionFormatUnsupportedError) as error:
             self._differ(seq, "line", error.message)
             self._readable = False
             return

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
-from refold_protocol.errors import DigestMismatchError, InvalidJsonError, RefoldError, SessionCorruptionError
+from refold_protocol.errors import (
+    DigestMismatchError,
+    InvalidJsonError,
+    RefoldError,
+    SessionCorruptionError,
+    SessionFormatUnsupportedError,
+)
 from refold_protocol.json_text import parse_strict
 from refold_protocol.session.chain import chain_step
 from refold_protocol.session.codec import check_envelope, decode_event
@@ -57,6 +63,8 @@ class Intake:
                 check_envelope(event.type, event.surface_op, event.sources, event.seq)
             else:
                 self._state = fold(self._state, event)
+        except SessionFormatUnsupportedError:
+            raise
         except RefoldError as error:
             raise SessionCorruptionError(error.message, seq=event.seq) from error
 
@@ -83,6 +91,8 @@ def _event(line: bytes, seq: int) -> Event:
         parse_strict(line.decode())
     except SessionCorruptionError as error:
         _refuse(seq, error.message)
+    except SessionFormatUnsupportedError as error:
+        raise SessionFormatUnsupportedError(f"event {seq}: {error.message}", seq=seq) from None
     except (InvalidJsonError, UnicodeDecodeError) as error:
         _refuse(seq, str(error))
     if event.seq != seq:

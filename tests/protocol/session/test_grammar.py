@@ -201,11 +201,12 @@ def test_a_result_cites_nothing_of_earlier_steps() -> None:
 
 def test_only_and_all_events_of_surface_types_have_a_surface_op() -> None:
     log = in_step()
-    for data, op, rule in (
+    cases: list[tuple[Any, Any, str]] = [
         (AssistantMessage(1, 1, WORDS, "e", "c", "stop"), None, "needs a surfaceOp"),
         (CHUNK, "append", "takes no surfaceOp"),
         (StepEnd(1, 1), "append", "takes no surfaceOp"),
-    ):
+    ]
+    for data, op, rule in cases:
         event = Event(TYPE_OF_DATA[type(data)], len(log.events), 0, data, op, None, False, b"")
         with pytest.raises(InvalidEventError, match=rule) as caught:
             turn_step(log.work, event)
