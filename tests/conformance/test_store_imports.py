@@ -96,7 +96,8 @@ async def test_a_session_may_be_imported_beside_itself_under_another_id(store: S
 async def test_what_is_foreign_in_a_log_comes_in_byte_for_byte(store: Store) -> None:
     handle = await filled(store, [prompt(), *notes(2)])
     foreign = b'{"type":"later/thing", "seq":3,"time":9999999999999,"data":{"a":[1.50,{}]},"x":"\\u0041"}'
-    ended = b'{"type":"turn/end","seq":5,"time":9999999999999,"data":{"turn":1,"reason":{"kind":"acme/budget","reason":{"code":3}}}}'
+    reason = b'{"kind":"acme/budget","reason":{"code":3}}'
+    ended = b'{"type":"turn/end","seq":5,"time":9999999999999,"data":{"turn":1,"reason":%b}}' % reason
     started = seal(Draft(TurnStart(1, Trigger("message", Source("cli")))), 4, 9999999999999).line
     lines = [*lines_of(handle), foreign, started, ended]
     record = replace(handle.record, id=OTHER, tail=5, head_digest=chain(lines).hex())

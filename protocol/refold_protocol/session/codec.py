@@ -266,10 +266,9 @@ def _turn_end(text: Raw) -> TurnEnd:
     if _KIND.decode(read.reason).kind in TURN_ENDS:
         return TurnEnd(read.turn, _REASON.decode(read.reason))
     foreign = _FOREIGN_END.decode(read.reason)
-    reason, payload = (one if isinstance(one, str) else None for one in (foreign.reason, foreign.payload))
-    return TurnEnd(
-        read.turn, TurnEndReason(foreign.kind, reason=reason, payload=None if payload is None else JsonText(payload))
-    )
+    reason = foreign.reason if isinstance(foreign.reason, str) else None
+    payload = JsonText(foreign.payload) if isinstance(foreign.payload, str) else None
+    return TurnEnd(read.turn, TurnEndReason(foreign.kind, reason=reason, payload=payload))
 
 
 _TURN_END: Final = msgspec.json.Decoder(_TurnEnd)
