@@ -6,7 +6,7 @@ all use those bytes. `seal` is the only maker of lines, `decode_event` the only 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
 from typing import Annotated, Any, Final
 
@@ -275,6 +275,6 @@ _TURN_END: Final = msgspec.json.Decoder(_TurnEnd)
 _KIND: Final = msgspec.json.Decoder(_Kind)
 _FOREIGN_END: Final = msgspec.json.Decoder(_ForeignEnd)
 _REASON: Final = msgspec.json.Decoder(TurnEndReason)
-_DATA_DECODERS: Final[dict[str, Callable[[Raw], Any]]] = {
+_DATA_DECODERS: Final[Mapping[str, Callable[[Raw], Any]]] = {
     name: msgspec.json.Decoder(row.data).decode for name, row in EVENT_TYPES.items()
 } | {TYPE_OF_DATA[TurnEnd]: _turn_end}
