@@ -530,13 +530,15 @@ export interface ToolErrorInfo {
 /**
  * How a turn ended. An open union told apart by `kind`; see `endings.py` for the kinds and what each carries.
  *
- * A kind that is not listed there is a legal foreign value: its extra members stay in the event's line.
+ * A kind that is not listed there is a legal foreign value. Of its members `reason` and `payload` (JSON text) are read where
+ * they are strings, as a plugin of ours writes them; whatever else it has stays in the event's line.
  */
 export interface TurnEndReason {
   kind: TurnEndKind | Foreign;
   cause?: AbortCause;
   error?: TurnError;
   reason?: string;
+  payload?: string;
 }
 
 /** Who stopped a turn: `kind` is `user`, `parent`, `hook` or `disposed`. */

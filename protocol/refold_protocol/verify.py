@@ -1,4 +1,4 @@
-"""Owns the offline check: whether a log agrees with itself, and whether each request that it says was sent follows from it.
+"""The offline check: whether a log agrees with itself, and whether each request that it says was sent follows from it.
 
 Pure: it is fed the exact lines, oldest first, and keeps what the folds keep. It shares no cache with the process that wrote
 the log. Three verdicts on a body: equal, different, and not shipped, when this release lacks the encoder's version.
@@ -11,13 +11,13 @@ from msgspec import Struct
 from refold_protocol.chain_check import ChainCheck
 from refold_protocol.dialects.dialect import BodyEncoder
 from refold_protocol.dialects.registry import dialect_named, ships_encoder
-from refold_protocol.errors import RefoldError, SessionCorruptionError
-from refold_protocol.session.codec import decode_event, refuse_foreign
-from refold_protocol.session.events import EncoderId, Event, RequestSent
+from refold_protocol.errors import RefoldError, SessionCorruptionError, SessionFormatUnsupportedError
+from refold_protocol.session.codec import decode_event
+from refold_protocol.session.events import EncoderId, Event, Replace, RequestHeaderDelta, RequestSent
 from refold_protocol.session.pairing import PairingCheck, pairing_faults
-from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step, sent_request_of
+from refold_protocol.session.rebuild import sent_request_of
 from refold_protocol.session.request import Request, RequestDigest, request_sha256
-from refold_protocol.session.work import NO_WORK, Work, work_step
+from refold_protocol.session.session_state import NO_EVENTS, SessionState, fold
 
 
 class Difference(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -68,8 +68,7 @@ class Verifier:
         self._equal = 0
         self._not_shipped = 0
         self._differences: list[Difference] = []
-        self._work: Work = NO_WORK
-        self._horizon: Horizon = NOTHING_SEEN
+        self._state: SessionState = NO_EVENTS
         self._readable = True
         self._pairing = PairingCheck()
         self._request_digest = RequestDigest()
@@ -87,7 +86,7 @@ class Verifier:
         self._chain.feed(line)
         try:
             event = decode_event(line)
-        except SessionCorruptionError as error:
+        except (SessionCorruptionError, SessionFormatUnsupportedError) as error:
             self._differ(seq, "line", error.message)
             self._readable = False
             return
@@ -144,16 +143,12 @@ class Verifier:
             self._time = event.time
 
     def _fold(self, event: Event, seq: int) -> None:
-        check = "grammar"
         try:
-            refuse_foreign(event)
-            self._work = work_step(self._work, event)
-            check = "header" if event.surface_op is None else "surface"
-            self._horizon = horizon_step(self._horizon, event)
+            self._state = fold(self._state, event)
             if isinstance(event.data, RequestSent):
-                self._check_request(seq, event.data, sent_request_of(self._horizon, event.data))
+                self._check_request(seq, event.data, sent_request_of(self._state.horizon, event.data))
         except RefoldError as error:
-            self._differ(seq, check, error.message)
+            self._differ(seq, _check_of(event), error.message)
             self._readable = False
 
     def _check_request(self, seq: int, sent: RequestSent, request: Request) -> None:
@@ -194,3 +189,10 @@ class Verifier:
     def _differ(self, seq: int, check: str, message: str, sent: RequestSent | None = None) -> None:
         turn, step = (None, None) if sent is None else (sent.turn, sent.step)
         self._differences.append(Difference(seq, check, message, turn, step))
+
+
+def _check_of(event: Event) -> str:
+    """Name the check that an event fails which cannot be folded."""
+    if isinstance(event.surface_op, Replace):
+        return "surface"
+    return "header" if isinstance(event.data, RequestHeaderDelta) else "grammar"

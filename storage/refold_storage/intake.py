@@ -1,7 +1,7 @@
-"""Owns what lines must be to become a log: each an event, strict JSON, in its place, not earlier than the one before it.
+"""The judging of lines that are to become a log: each an event, strict JSON, in its place, and allowed where it stands.
 
-Pure, and fed batch by batch; keeps the digest and the summary, no line. Both stores import through it. What a log means,
-its grammar, is not judged here.
+Pure, and fed batch by batch. Both stores import through it. What may follow what is judged by the fold that judges what is
+written here; a foreign event is kept whether or not this process knows its type.
 """
 
 from __future__ import annotations
@@ -9,11 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
-from refold_protocol.errors import DigestMismatchError, InvalidJsonError, SessionCorruptionError
+from refold_protocol.errors import (
+    DigestMismatchError,
+    InvalidJsonError,
+    RefoldError,
+    SessionCorruptionError,
+    SessionFormatUnsupportedError,
+)
 from refold_protocol.json_text import parse_strict
 from refold_protocol.session.chain import chain_step
-from refold_protocol.session.codec import decode_event
-from refold_protocol.session.events import Event
+from refold_protocol.session.codec import check_envelope, decode_event
+from refold_protocol.session.events import Event, ForeignData
+from refold_protocol.session.session_state import NO_EVENTS, SessionState, fold
 from refold_protocol.session.summary import summary_step
 from refold_storage.accept import EMPTY_HEAD, Head
 from refold_storage.interface import SessionRecord
@@ -28,6 +35,7 @@ class Intake:
 
     def __init__(self) -> None:
         self.head: Head = EMPTY_HEAD
+        self._state: SessionState = NO_EVENTS
 
     def take(self, lines: Sequence[bytes]) -> tuple[list[Event], list[bytes]]:
         """Check the next lines; give their events and the chain's digest after each. Raises SessionCorruptionError with
@@ -41,12 +49,24 @@ class Intake:
                 _refuse(tail + 1, f"its time {event.time} lies before {'1970' if tail < 0 else 'the event before it'}")
             if event.time > MAX_TIME:
                 _refuse(tail + 1, f"its time {event.time} is none that a clock can have")
+            self._judge(event)
             tail, time = event.seq, event.time
             digest, summary = chain_step(digest, line), summary_step(summary, event)
             events.append(event)
             digests.append(digest)
         self.head = Head(tail, time, digest, summary)
         return events, digests
+
+    def _judge(self, event: Event) -> None:
+        try:
+            if isinstance(event.data, ForeignData):
+                check_envelope(event.type, event.surface_op, event.sources, event.seq)
+            else:
+                self._state = fold(self._state, event)
+        except SessionFormatUnsupportedError:
+            raise
+        except RefoldError as error:
+            raise SessionCorruptionError(error.message, seq=event.seq) from error
 
     def finish(self, record: SessionRecord) -> None:
         """Compare what was read with the record that came with it. Raises SessionCorruptionError for another length or
@@ -71,6 +91,8 @@ def _event(line: bytes, seq: int) -> Event:
         parse_strict(line.decode())
     except SessionCorruptionError as error:
         _refuse(seq, error.message)
+    except SessionFormatUnsupportedError as error:
+        raise SessionFormatUnsupportedError(f"event {seq}: {error.message}", seq=seq) from None
     except (InvalidJsonError, UnicodeDecodeError) as error:
         _refuse(seq, str(error))
     if event.seq != seq:

@@ -21,7 +21,18 @@ from refold_protocol.ids import InputId
 from refold_protocol.rpc.params import SessionListParams
 from refold_protocol.session.chain import chain
 from refold_protocol.session.codec import seal
-from refold_protocol.session.events import AssistantChunk, Draft, InputAccepted, InstanceStart, Trigger, TurnStart
+from refold_protocol.session.events import (
+    AssistantChunk,
+    Draft,
+    EncoderId,
+    InputAccepted,
+    InstanceStart,
+    RequestHeader,
+    RequestSent,
+    StepStart,
+    Trigger,
+    TurnStart,
+)
 from refold_protocol.session.messages import Source, TextDelta, text_content
 from refold_protocol.session.summary import EMPTY_SUMMARY
 from refold_server.clock import epoch_ms, new_session_id, uuid7
@@ -29,6 +40,7 @@ from refold_server.sessions.listing import page_of_sessions, read_cursor
 from refold_server.sessions.registry import Sessions
 from refold_storage.interface import SessionRecord, Store
 from refold_storage.lmdb_store import open_store
+from tests.support.logs import HEADER
 
 ROUNDS = 15
 
@@ -40,6 +52,9 @@ def lines(number: int) -> list[bytes]:
         Draft(InstanceStart(1, "new")),
         Draft(InputAccepted(InputId(f"i{number}"), "prompt", asked, Source("cli"))),
         Draft(TurnStart(1, Trigger("message", Source("cli"), InputId(f"i{number}")))),
+        Draft(StepStart(1, 1)),
+        Draft(RequestHeader(HEADER, "initial")),
+        Draft(RequestSent("step", 1, EncoderId("no-such-dialect", 1), 0, "", "", 1, 1)),
         *[Draft(AssistantChunk(1, 1, 1, TextDelta(0, f" word {one}"))) for one in range(20 if number % 100 else 2_000)],
         Draft(InputAccepted(InputId(f"j{number}"), "prompt", text_content(f"second question {number}"), Source("cli"))),
     ]

@@ -9,9 +9,12 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections.abc import Iterator
 
+from refold_protocol.session.events import Event
 from refold_protocol.session.messages import BlockEnd, BlockStart, FinishChunk, TextDelta, Usage
 from refold_protocol.session.meter_profile import MeterProfile
+from refold_protocol.session.session_state import NO_EVENTS, fold_all
 from refold_server.meters import ModelTokenMeter
 from tests.support.logs import Log
 
@@ -19,41 +22,51 @@ PROFILE = MeterProfile("engine/chain", 1_000_000)
 SPAN = 100
 
 
-class Paper:
-    """A log whose end moves."""
+class OpenLog:
+    """A log that is open, with its state. Its own handle."""
 
-    def __init__(self, lines: list[bytes]) -> None:
-        self._lines = lines
-        self.tail = -1
+    def __init__(self) -> None:
+        self.folds = NO_EVENTS
+        self._events: list[Event] = []
 
-    def lines(self, first: int, last: int | None = None, *, max_bytes: int | None = None, chunks: bool = True) -> list[bytes]:
-        """Give lines, by the thousand: `max_bytes` is not counted out."""
-        del max_bytes, chunks
-        return self._lines[first : min(self.tail if last is None else last, first + 999) + 1]
+    @property
+    def handle(self) -> OpenLog:
+        """What gives its events."""
+        return self
+
+    def read(self, first: int, last: int | None = None) -> Iterator[Event]:
+        """Iterate over events."""
+        return iter(self._events[first : None if last is None else last + 1])
+
+    def grow(self, events: list[Event]) -> None:
+        """Append a turn."""
+        self._events += events
+        self.folds = fold_all(events, self.folds)
 
 
-def written(turns: int) -> tuple[list[bytes], list[int]]:
-    """Give the lines of a log, and the seq at which each turn ends."""
-    log, ends = Log(), list[int]()
+def written(turns: int) -> list[list[Event]]:
+    """Give the events of a log, by turns."""
+    log, found = Log(), list[list[Event]]()
     for number in range(turns):
+        begins = len(log.events)
         log.turn(f"Question {number}: " + "why? " * 20)
         log.step()
         log.stream(BlockStart(0, "text"), *(TextDelta(0, " a few words") for _ in range(20)), BlockEnd(0), FinishChunk("stop"))
         log.reply(" a few words" * 20, usage=Usage(100 + number * 90, 60))
         log.end_step()
         log.end_turn()
-        ends.append(log.events[-1].seq)
-    return log.lines, ends
+        found.append(log.events[begins:])
+    return found
 
 
 def main() -> None:
     turns = max(8 * SPAN, int(sys.argv[1]) if len(sys.argv) > 1 else 4_000)
-    lines, ends = written(turns)
-    log, meter = Paper(lines), ModelTokenMeter(PROFILE)
+    written_turns = written(turns)
+    log, meter = OpenLog(), ModelTokenMeter(PROFILE)
     places = [turns // 8, turns // 4, turns // 2, turns]
     costs: dict[int, float] = {}
-    for number, end in enumerate(ends, 1):
-        log.tail = end
+    for number, events in enumerate(written_turns, 1):
+        log.grow(events)
         began = time.process_time()
         meter.measure(log)
         meter.measure_surface(log)
@@ -63,13 +76,13 @@ def main() -> None:
                 costs[place] = costs.get(place, 0.0) + spent
     for place in places:
         spent = costs[place] / SPAN * 1e6
-        print(f"turns {place - SPAN + 1:6}-{place:6}: {spent:7.0f} CPU µs a read of {len(lines) // turns} events")
+        print(f"turns {place - SPAN + 1:6}-{place:6}: {spent:7.0f} CPU µs a read of {log.folds.revision // turns} events")
     print(f"exponent of a read over the log's length: {math.log(costs[places[-1]] / costs[places[0]], 8):+.2f}")
     began = time.process_time()
     cold = ModelTokenMeter(PROFILE)
     cold.measure(log)
     spent = time.process_time() - began
-    print(f"whole log of {len(lines):,} events at once: {spent:.2f} CPU s, {spent / len(lines) * 1e6:.1f} µs an event")
+    print(f"whole log of {log.folds.revision:,} events at once: {spent:.2f} CPU s")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from refold_storage.delete import hidden_numbers
 from refold_storage.interface import Handle, Store
 from refold_storage.keys import HIDDEN, parse_child_key, parse_record_key
 from refold_storage.store import LmdbStore
-from tests.support.stores import StoreKind, chunks, filled, new, prompt, run, tool_result
+from tests.support.stores import StoreKind, filled, long_note, new, notes, prompt, run
 
 Move = tuple[str, int, int]
 
@@ -105,7 +105,7 @@ async def _play(kind: StoreKind, moves: list[Move]) -> None:
 
 async def _move(family: Family, name: str, one: int, two: int) -> None:
     if name == "make" or not family.durable:
-        handle = await filled(family.store, [prompt(), *chunks(two % 300)], new(family.fresh()))
+        handle = await filled(family.store, [prompt(), *notes(two % 300)], new(family.fresh()))
         family.handles[handle.id] = handle
         family.keep(handle.id, handle.lines(0))
     elif name == "reopen":
@@ -119,7 +119,7 @@ async def _change(family: Family, name: str, session: SessionId, number: int) ->
     store, lines = family.store, family.durable[session]
     if name == "append":
         handle = await family.writer(session)
-        handle.append([*chunks(number % 40), prompt(str(number)), tool_result(number * (number % 7), "")])
+        handle.append([*notes(number % 40), prompt(str(number)), long_note(number * (number % 7), "")])
     elif name == "flush":
         handle = await family.writer(session)
         await handle.flush()

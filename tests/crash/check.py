@@ -19,9 +19,9 @@ from refold_protocol.ids import SessionId
 from refold_protocol.session.chain import CHAIN_START, chain_step
 from refold_protocol.session.codec import decode_event
 from refold_protocol.session.events import Event, InstanceStart, Replace, ToolResult, UserMessage
-from refold_protocol.session.pending import fold_pending
 from refold_protocol.session.rebuild import sent_requests
 from refold_protocol.session.request import Request
+from refold_protocol.session.session_state import fold_all
 from refold_server.checks.offline import check_log
 from refold_server.clock import epoch_ms, uuid7
 from refold_server.sessions.views import header_view, pending_view, status_view, surface_view, transcript_view
@@ -198,7 +198,7 @@ def _views(handle: Any, stand: Stand) -> Iterator[str]:
     header_view(handle, tail)
     pending = pending_view(handle, tail)
     begun = any(isinstance(event.data, InstanceStart) and event.seq > _inherited(handle) for event in stand.events)
-    if pending != (fold_pending(stand.events) if begun else ()):
+    if pending != (fold_all(stand.events).pending if begun else ()):
         yield f"it lists {pending} as waiting"
 
 

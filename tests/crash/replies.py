@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from refold_protocol.session.events import Event
-from refold_protocol.session.pending import fold_pending
+from refold_protocol.session.session_state import fold_all
 from tests.crash.told import Reply
 
 NAMED: Final = {
@@ -53,7 +53,7 @@ def _opened(result: Any, events: Sequence[Event]) -> str | None:
     """An open tells where the log ended and which inputs waited there: all of them, in order."""
     if result["tail"] >= len(events):
         return f"the log ends at {len(events) - 1}"
-    waited = [one.input for one in fold_pending(events[: result["tail"] + 1])]
+    waited = [one.input for one in fold_all(events[: result["tail"] + 1]).pending]
     listed = [one["input"] for one in result["pendingInputs"]]
     return None if listed == waited else f"{waited} waited"
 

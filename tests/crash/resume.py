@@ -11,10 +11,10 @@ from refold_protocol.session.closers import closers_of, drafts_as_events, open_a
 from refold_protocol.session.codec import decode_event
 from refold_protocol.session.endings import FORKED, INTERRUPTED
 from refold_protocol.session.events import InstanceStart, TurnEnd
+from refold_protocol.session.grammar import fold_turns
 from refold_protocol.session.messages import Chunk, FinishChunk, Source, TextDelta, text_content
-from refold_protocol.session.pending import fold_pending
 from refold_protocol.session.request import Request
-from refold_protocol.session.work import fold_work
+from refold_protocol.session.session_state import fold_all
 from refold_server.config_file import load_config
 from refold_server.host import Surroundings
 from refold_server.loop.ledger import is_seed
@@ -60,7 +60,7 @@ async def _opened(store: Store, session: str, ground: Ground) -> list[bytes]:
     live = await sessions.open(SessionId(session))
     lines = live.ledger.handle.lines(0)
     assert live.ledger.handle.durable == len(lines) - 1, "an open was answered before its closers were durable"
-    assert live.ledger.folds.pending == fold_pending(map(decode_event, lines))
+    assert live.ledger.folds.pending == fold_all(map(decode_event, lines)).pending
     await sessions.close(SessionId(session))
     return lines
 
@@ -69,7 +69,7 @@ def _faults(
     store: Store, session: str, before: Sequence[bytes], first: Sequence[bytes], second: Sequence[bytes]
 ) -> Iterator[str]:
     events = [decode_event(line) for line in before]
-    work = fold_work(events)
+    work = fold_turns(events)
     parent = store.get(SessionId(session)).parent
     seed = is_seed(parent, work)
     due = closers_of(work, events[-1].time, FORKED if seed else INTERRUPTED) if open_at_end(work) else ()

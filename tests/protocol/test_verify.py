@@ -227,8 +227,8 @@ def test_a_recorded_digest_of_a_summary_request_that_is_wrong_is_named() -> None
 def test_a_summary_that_was_asked_for_outside_of_a_compaction_is_named() -> None:
     log = Log(DIALECT)
     log.instance()
-    sent = log.add(RequestSent("summary", 1, DIALECT.encoder, 0, "", ""))
-    (found,) = _checked(log.lines).differences
+    sent = seal(Draft(RequestSent("summary", 1, DIALECT.encoder, 0, "", "")), len(log.events), TIME + 10)
+    (found,) = _checked([*log.lines, sent.line]).differences
     assert found.seq == sent.seq
     assert "no compaction is open" in found.message
 

@@ -128,12 +128,12 @@ def test_a_header_delta_that_does_not_fit_is_found_by_the_header_check_alone() -
     assert _found(_checked((*log.lines, event.line))) == [("header", event.seq, None)]
 
 
-def test_a_request_before_any_header_is_found_by_the_header_check_alone() -> None:
+def test_a_request_before_any_header_is_found_by_the_grammar_alone() -> None:
     log = Log(DIALECT)
     log.turn()
     log.add(StepStart(1, 1))
-    log.add(RequestSent("step", 1, EncoderId("none", 1), 0, "", "", 1, 1))
-    assert _found(_checked(tuple(log.lines))) == [("header", len(log.lines) - 1, None)]
+    sent = seal(Draft(RequestSent("step", 1, EncoderId("none", 1), 0, "", "", 1, 1)), len(log.lines), TIME + 10)
+    assert _found(_checked((*log.lines, sent.line))) == [("grammar", sent.seq, None)]
 
 
 def test_a_result_without_its_call_is_found_by_the_pairing_alone() -> None:

@@ -1,25 +1,26 @@
-"""The meters of a process: stable handles, the configuration's figures, and reading that goes on where it stopped."""
+"""The meters of a process: stable handles, the configuration's figures, and answers that depend on the log alone."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.errors import SessionCorruptionError
-from refold_protocol.session.codec import CHUNK
 from refold_protocol.session.density import Density
-from refold_protocol.session.events import Draft, StepEnd
+from refold_protocol.session.events import AssistantChunk, Draft, Event
 from refold_protocol.session.messages import Message, Usage, text_content
-from refold_protocol.session.meter import MeterState, fold_meter, measure, measure_surface
 from refold_protocol.session.meter_profile import TokenMeterError
+from refold_protocol.session.session_state import fold, fold_all
 from refold_server.config import Config, ModelConfig, StoreConfig
+from refold_server.loop.ledger import Ledger
 from refold_server.meters import Meters
 from refold_storage.memory import MemoryStore
 from tests.support.log_strategies import logs
 from tests.support.logs import HEADER, Log, spoken
+from tests.support.metering import Metering
 from tests.support.stores import NEW
 
 CONFIG = Config(
@@ -36,30 +37,29 @@ CONFIG = Config(
 )
 
 
-class LogOnPaper:
-    """A log that grows, and what was read of it."""
+class OpenLog:
+    """A log that is open: its state, a handle on it, and which events were read once more."""
 
-    def __init__(self, log: Log) -> None:
-        self._lines = log.lines
-        self.shown = 0
-        self.read: list[int] = []
+    def __init__(self, log: Log, end: int | None = None) -> None:
+        self._events = log.events if end is None else log.events[:end]
+        self.folds = fold_all(self._events)
+        self.again: list[int] = []
 
     @property
-    def tail(self) -> int:
-        """Seq of the last event that is shown."""
-        return self.shown - 1
+    def handle(self) -> OpenLog:
+        """What gives its events."""
+        return self
 
-    def lines(self, first: int, last: int | None = None, *, max_bytes: int | None = None, chunks: bool = True) -> list[bytes]:
-        """Give one line or two: as few as a reader must be able to go on from."""
-        assert max_bytes
-        end = min(self.shown, first + 2) if last is None else min(last + 1, first + 2)
-        self.read.extend(range(first, end))
-        lines = self._lines[first:end]
-        return lines if chunks else [CHUNK if line.startswith(CHUNK) else line for line in lines]
+    def read(self, first: int, last: int | None = None) -> Iterator[Event]:
+        """Iterate over events."""
+        for event in self._events[first : None if last is None else last + 1]:
+            self.again.append(event.seq)
+            yield event
 
-    def spoil(self, place: int, line: bytes) -> None:
-        """Put another line there."""
-        self._lines[place] = line
+    def grow(self, event: Event) -> None:
+        """Append an event."""
+        self._events = [*self._events, event]
+        self.folds = fold(self.folds, event)
 
 
 def conversation() -> Log:
@@ -108,98 +108,51 @@ def test_a_model_that_cannot_be_metered_is_refused_each_time(model: str, code: s
         assert (caught.value.code, caught.value.model) == (code, model)
 
 
-def test_a_read_costs_what_is_new_and_no_more() -> None:
-    log = LogOnPaper(conversation())
+def test_the_chunks_of_a_counted_reply_are_read_once() -> None:
+    log = conversation()
+    opened = OpenLog(log, 0)
     meter = Meters(CONFIG).meter_for("engine/chain")
-    for shown in range(20):
-        log.shown = shown
-        meter.measure(log)
-        meter.measure_surface(log)
-        meter.measure(log, HEADER)
-        assert log.read == list(range(shown))
+    for event in log.events:
+        opened.grow(event)
+        meter.measure(opened)
+        meter.measure_surface(opened)
+        meter.measure(opened, HEADER)
+    assert opened.again == [event.seq for event in log.events if isinstance(event.data, AssistantChunk)]
 
 
 @given(logs(), st.data())
 def test_whoever_asks_whenever_and_however_often_a_log_is_opened_gets_the_same_answers(log: Log, data: st.DataObject) -> None:
-    paper = LogOnPaper(log)
     names = ("engine/chain", "engine/random")
-    meters = Meters(CONFIG)
-    for shown in sorted(data.draw(st.lists(st.integers(0, len(log.events)), max_size=6))):
-        paper.shown = shown
-        for name in data.draw(st.permutations(names))[: data.draw(st.integers(0, 2))]:
-            meters.meter_for(name).measure(paper)
-    paper.shown = len(log.events)
-    reopened = LogOnPaper(log)
-    reopened.shown = paper.shown
+    meters, opened = Meters(CONFIG), OpenLog(log, 0)
+    asked = data.draw(st.sets(st.integers(0, len(log.events)), max_size=6))
+    for event in log.events:
+        opened.grow(event)
+        if event.seq in asked:
+            meters.meter_for(data.draw(st.sampled_from(names))).measure(opened)
+    reopened = OpenLog(log)
     for name in data.draw(st.permutations(names)):
-        state = fold_meter(log.events, MeterState(meters.profile(name)))
-        for source, here in ((paper, meters), (reopened, meters), (paper, Meters(CONFIG))):
+        metering = Metering(meters.profile(name), log.events)
+        for source, here in ((opened, meters), (reopened, meters), (opened, Meters(CONFIG))):
             meter = here.meter_for(name)
-            assert meter.measure(source) == measure(state)
-            assert meter.measure_surface(source) == measure_surface(state)
-
-
-@pytest.mark.parametrize("line", [b"{", b'{"type":"step/end","seq":7,"time":1,"data":{"turn":9,"step":9}}'])
-def test_a_malformed_event_is_refused_the_same_way_on_each_retry_and_what_stands_before_it_is_not_read_again(
-    line: bytes,
-) -> None:
-    log = LogOnPaper(conversation())
-    log.spoil(7, line)
-    log.shown = 7
-    meter = Meters(CONFIG).meter_for("engine/chain")
-    before = meter.measure(log)
-    log.shown = 12
-    said: list[str] = []
-    for _ in range(3):
-        log.read.clear()
-        with pytest.raises(SessionCorruptionError) as caught:
-            meter.measure(log)
-        assert caught.value.details["seq"] == 7
-        assert log.read[0] == 7
-        said.append(caught.value.message)
-    assert len(set(said)) == 1
-    log.shown = 7
-    assert meter.measure(log) == before
+            assert meter.measure(source) == metering.measure()
+            assert meter.measure_surface(source) == metering.measure_surface()
 
 
 @pytest.mark.anyio
 async def test_what_is_accepted_is_metered_before_it_is_durable() -> None:
-    store = MemoryStore(clock=lambda: 1_000)
-    handle = await store.create(NEW)
+    handle = await MemoryStore(clock=lambda: 1_000).create(NEW)
+    ledger = Ledger(handle)
     meter = Meters(CONFIG).meter_for("engine/chain")
     log = conversation()
-    handle.append([Draft(e.data, e.surface_op, e.sources, e.ignorable) for e in log.events])
+    ledger.append(*(Draft(e.data, e.surface_op, e.sources, e.ignorable) for e in log.events))
     assert handle.durable < handle.tail
-    assert meter.measure(handle) == measure(fold_meter(log.events, MeterState(meter.profile)))
-    handle.append([Draft(StepEnd(9, 9))])
-    with pytest.raises(SessionCorruptionError, match=r"names step 9\.9") as caught:
-        meter.measure(handle)
-    assert caught.value.details["seq"] == len(log.events)
+    assert meter.measure(ledger) == Metering(meter.profile, log.events).measure()
 
 
 @pytest.mark.anyio
-async def test_catching_up_in_slices_gives_what_reading_at_once_gives() -> None:
-    log = LogOnPaper(conversation())
-    log.shown = len(conversation().events)
+async def test_pricing_in_slices_gives_what_pricing_at_once_gives() -> None:
+    opened = OpenLog(conversation())
     meter = Meters(CONFIG).meter_for("engine/chain")
-    await meter.catch_up(log)
-    assert log.read == [*range(log.shown), *range(15, 19)]  # the chunks of the last reply once more
-    assert meter.measure(log) == measure(fold_meter(conversation().events, MeterState(meter.profile)))
-    log.read.clear()
-    await meter.catch_up(log)
-    assert log.read == []
-
-
-@pytest.mark.anyio
-async def test_a_log_that_is_refused_is_refused_at_the_same_event_however_it_is_read() -> None:
-    log = LogOnPaper(conversation())
-    log.spoil(7, b"{")
-    log.shown = 12
-    meter = Meters(CONFIG).meter_for("engine/chain")
-    for _ in range(2):
-        with pytest.raises(SessionCorruptionError) as caught:
-            await meter.catch_up(log)
-        assert caught.value.details["seq"] == 7
-    with pytest.raises(SessionCorruptionError) as caught:
-        meter.measure(log)
-    assert caught.value.details["seq"] == 7
+    await meter.catch_up(opened)
+    assert opened.again == []
+    assert meter.measure(opened) == Metering(meter.profile, conversation().events).measure()

@@ -16,11 +16,11 @@ from refold_storage.keys import parse_record_key
 from refold_storage.lmdb_store import open_store
 from refold_storage.records import decode_record
 from refold_storage.store import LmdbStore
-from tests.support.stores import OTHER, SESSION, chunks, filled, lines_of, new, new_uuid, tool_result, until
+from tests.support.stores import OTHER, SESSION, filled, lines_of, long_note, new, new_uuid, notes, until
 
 pytestmark = pytest.mark.anyio
 
-BIG = [*(tool_result(150_000, "") for _ in range(8)), *chunks(40)]
+BIG = [*(long_note(150_000, "") for _ in range(8)), *notes(40)]
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ async def test_a_log_is_read_in_by_batches_and_seen_when_all_of_it_is_there(stor
 
 
 async def test_small_events_fill_their_records_across_batches(store: LmdbStore) -> None:
-    handle = await filled(store, chunks(6_000))
+    handle = await filled(store, notes(6_000))
     await store.import_session(replace(handle.record, id=OTHER), lines_of(handle))
     assert [link for link in stored(store, 2) if link[1] < 20][:-1] == []
     assert (await store.open(OTHER, "read")).head_digest == chain(lines_of(handle))
@@ -100,12 +100,12 @@ async def test_an_import_that_is_cancelled_leaves_nothing_and_its_lease_is_free_
 
 async def test_a_growing_map_does_not_confuse_an_import(tmp_path: Path) -> None:
     big = await open_store(tmp_path / "big", new_uuid=new_uuid)
-    handle = await filled(big, [tool_result(150_000, "") for _ in range(40)])
+    handle = await filled(big, [long_note(150_000, "") for _ in range(40)])
     lines = lines_of(handle)
     small = await open_store(tmp_path / "small", new_uuid=new_uuid, map_bytes=1 << 20)
     for name in ("one", "two"):
         await small.import_session(replace(handle.record, id=new(name).id), lines)
-    other = await filled(small, chunks(3))
+    other = await filled(small, notes(3))
     assert lines_of(await small.open(new("one").id, "read")) == lines == lines_of(await small.open(new("two").id, "read"))
     assert len(lines_of(other)) == 3
     assert hidden(small) == []

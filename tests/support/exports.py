@@ -20,7 +20,7 @@ from refold_storage.importing import Incoming
 from refold_storage.interface import SessionRecord, Store
 from refold_storage.memory import MemoryStore
 from tests.support.logs import Log
-from tests.support.stores import NEW, OTHER, SESSION, HandClock, chunks, tool_result
+from tests.support.stores import NEW, OTHER, SESSION, HandClock, long_note, notes
 
 Damaging = Callable[[bytes, int, int, bytes], bytes]
 
@@ -55,7 +55,7 @@ async def small_store() -> MemoryStore:
     store = memory()
     handle = await store.create(NEW)
     asked = InputAccepted(InputId("i"), "prompt", text_content("Where is the “zebra”? \u2028 🙂"), Source("cli"))
-    handle.append([Draft(asked), *chunks(30), tool_result(3_000, ""), *chunks(10)])
+    handle.append([Draft(asked), *notes(30), long_note(3_000, ""), *notes(10)])
     await handle.close()
     return store
 
@@ -64,11 +64,11 @@ async def family_store() -> MemoryStore:
     """A store with SESSION, of 42 events, archived, a fork of OTHER at event 30."""
     store = memory()
     handle = await store.create(replace(NEW, id=OTHER))
-    handle.append(chunks(40))
+    handle.append(notes(40))
     await handle.close()
     await store.fork(OTHER, 30, NEW)
     handle = await store.open(SESSION, "write")
-    handle.append(chunks(11, 100))
+    handle.append(notes(11, 100))
     await handle.close()
     await store.set_archived(SESSION, True)
     return store

@@ -18,6 +18,7 @@ from refold_protocol.ids import ApprovalId, CallId, InputId
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.endings import COMPLETED, MAX_TOKENS, aborted, blocked
 from refold_protocol.session.events import (
+    TYPE_OF_DATA,
     AbortCause,
     ApprovalAsked,
     ApprovalDecided,
@@ -40,6 +41,7 @@ from refold_protocol.session.events import (
     RequestHeader,
     RequestHeaderDelta,
     RequestSent,
+    SeqRange,
     SessionTitle,
     SteeringMessage,
     StepEnd,
@@ -52,7 +54,7 @@ from refold_protocol.session.events import (
     TurnStart,
     UserMessage,
 )
-from refold_protocol.session.header import header_step
+from refold_protocol.session.grammar import turn_step
 from refold_protocol.session.header_delta import diff_header
 from refold_protocol.session.header_types import CallConfig, EpochHeader, SystemDelta, ToolsDelta
 from refold_protocol.session.messages import (
@@ -71,8 +73,7 @@ from refold_protocol.session.messages import (
     UsageChunk,
     text_content,
 )
-from refold_protocol.session.surface import surface_step
-from refold_protocol.session.work import work_step
+from refold_protocol.session.rebuild import horizon_step
 from tests.support.logs import CLIENT, HEADER, Log
 
 _OTHER_HEADER = EpochHeader(CallConfig("engine", "random", "chat-completions"), "Be thorough.")
@@ -129,15 +130,11 @@ def _allowed(log: Log, luck: _Luck) -> list[Draft]:
 
 def may_follow(log: Log, draft: Draft) -> bool:
     """Tell whether the grammar lets `draft` follow, and a writer would write it."""
-    if isinstance(draft.data, RequestSent) and log.horizon.header is None:
-        return False
-    if isinstance(draft.data, AssistantChunk | AssistantMessage) and not log.work.sent:
-        return False
-    event = Event("?", len(log.events), 0, draft.data, draft.surface_op, draft.sources, draft.ignorable, b"")
+    name = draft.type or TYPE_OF_DATA[type(draft.data)]
+    event = Event(name, len(log.events), 0, draft.data, draft.surface_op, draft.sources, draft.ignorable, b"")
     try:
-        work_step(log.work, event)
-        surface_step(log.surface, event)
-        header_step(log.horizon.header, event)
+        turn_step(log.work, event)
+        horizon_step(log.horizon, event)
     except (InvalidEventError, SessionCorruptionError):
         return False
     return True
@@ -173,10 +170,10 @@ def _course(log: Log, luck: _Luck) -> Iterator[Draft]:
 def _request(log: Log, luck: _Luck) -> Iterator[Draft]:
     work = log.work
     turn, step = work.last_turn, work.last_step
-    attempt = max(1, work.stream.attempt) + (luck.flavour == 7)
+    attempt, following = work.sent, work.sent + 1 + (luck.flavour == 7)
     yield from _headers(log, luck)
-    yield from [Draft(RequestSent("step", attempt, EncoderId("?", 0), 0, "", "", turn, step))] * 4
-    yield Draft(RequestSent("step", attempt, EncoderId("?", 0), 0, "", ""))
+    yield from [Draft(RequestSent("step", following, EncoderId("?", 0), 0, "", "", turn, step))] * 4
+    yield Draft(RequestSent("step", following, EncoderId("?", 0), 0, "", ""))
     yield Draft(LlmRetry(turn, step, attempt, "provider.timeout", 10))
     yield from [Draft(AssistantChunk(turn, step, attempt, _CHUNKS[luck.one % len(_CHUNKS)]))] * 4
     yield Draft(AssistantChunk(turn, step + 1, attempt, _CHUNKS[0]))
@@ -263,6 +260,11 @@ def _free(log: Log, luck: _Luck) -> Iterator[Draft]:
         Draft(InputSettled(name, ("withdrawn", "blocked", "aborted")[luck.flavour % 3])),
         Draft(SessionTitle("Why", CLIENT)),
         Draft(ForeignData(JsonText("[1]")), type="plugin/note", ignorable=True),
-        Draft(CompactStart("pressure", (0, 0), "Sum up.", HEADER.config)),
+        Draft(CompactStart("pressure", _region(log, luck), "Sum up.", HEADER.config, log.work.turn)),
         Draft(CompactSummary("They asked.", ((0, 0),), 10, "chain", 512)),
     )[luck.two % 6]
+
+
+def _region(log: Log, luck: _Luck) -> SeqRange:
+    nodes = log.surface.nodes
+    return (nodes[0].seq, nodes[luck.one % len(nodes)].seq) if nodes else (0, 0)

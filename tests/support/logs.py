@@ -40,6 +40,7 @@ from refold_protocol.session.events import (
     TurnStart,
     UserMessage,
 )
+from refold_protocol.session.grammar import NO_TURN, TurnState, turn_step
 from refold_protocol.session.header import header_draft
 from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
 from refold_protocol.session.messages import (
@@ -58,7 +59,6 @@ from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step,
 from refold_protocol.session.region import COMPACTION, ranges_of
 from refold_protocol.session.request import Request, request_sha256
 from refold_protocol.session.surface import Surface
-from refold_protocol.session.work import NO_WORK, Work, work_step
 
 TIME = 1_790_000_000_000
 CLIENT = Source("client", "nvim")
@@ -87,7 +87,7 @@ class Log:
     def __init__(self, dialect: Dialect | None = None) -> None:
         self.dialect = dialect
         self.events: list[Event] = []
-        self.work: Work = NO_WORK
+        self.work: TurnState = NO_TURN
         self.horizon: Horizon = NOTHING_SEEN
 
     @property
@@ -107,7 +107,7 @@ class Log:
     def write(self, draft: Draft) -> Event:
         """Write the event of a draft, under the same rule."""
         event = seal(draft, len(self.events), TIME + len(self.events))
-        work, horizon = work_step(self.work, event), horizon_step(self.horizon, event)
+        work, horizon = turn_step(self.work, event), horizon_step(self.horizon, event)
         self.events.append(event)
         self.work, self.horizon = work, horizon
         return event
@@ -245,6 +245,6 @@ def log_of(events: list[Event]) -> Log:
     """Give a log that holds `events` already. Raises what folding them raises."""
     log = Log()
     for event in events:
-        log.work, log.horizon = work_step(log.work, event), horizon_step(log.horizon, event)
+        log.work, log.horizon = turn_step(log.work, event), horizon_step(log.horizon, event)
         log.events.append(event)
     return log

@@ -46,7 +46,7 @@ from refold_protocol.rpc.schema import schema_digest, schema_of
 from refold_protocol.session.events import ApprovalSubject, CompactionSettings, LimitSettings, SessionSettings
 from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
 from refold_protocol.session.messages import Message, Source, TextBlock, text_content
-from refold_protocol.session.pending import PendingInput
+from refold_protocol.session.session_state import PendingInput
 from refold_protocol.session.status import Status
 from refold_protocol.session.summary import UsageTotals
 from refold_protocol.session.transcript import TranscriptEntry

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import uuid
 from base64 import b85encode
 from collections.abc import Callable, Coroutine, Sequence
@@ -18,7 +19,8 @@ import lmdb
 
 from refold_protocol.errors import LogUnwritableError, StorageFullError
 from refold_protocol.ids import CallId, InputId, SessionId
-from refold_protocol.session.events import AssistantChunk, Draft, InputAccepted, ToolResult, TurnEnd, TurnEndReason
+from refold_protocol.json_text import JsonText
+from refold_protocol.session.events import AssistantChunk, Draft, ForeignData, InputAccepted, ToolResult, TurnEnd, TurnEndReason
 from refold_protocol.session.messages import Source, TextDelta, text_content
 from refold_storage.interface import Handle, NewSession, Store
 from refold_storage.lmdb_store import open_store
@@ -46,10 +48,24 @@ def prompt(text: str = "Where?") -> Draft:
     return Draft(InputAccepted(InputId(new_uuid()), "prompt", text_content(text), Source("cli")))
 
 
+def notes(count: int, first: int = 0) -> list[Draft]:
+    """Events of a plugin that can be told apart; they may stand anywhere."""
+    numbers = range(first, first + count)
+    return [Draft(ForeignData(JsonText(f'" {number}"')), type="acme/note", ignorable=True) for number in numbers]
+
+
+def long_note(size: int, letter: str = "x") -> Draft:
+    """An event of a plugin with `size` characters, as those of `tool_result`; it may stand anywhere."""
+    return Draft(ForeignData(JsonText(json.dumps(_text(size, letter)))), type="acme/note", ignorable=True)
+
+
 def tool_result(size: int, letter: str = "x") -> Draft:
     """A tool's answer of `size` characters: one letter again and again, or noise that deflates by a sixth at most."""
-    text = letter * size if letter else b85encode(Random(size).randbytes(size)).decode()[:size]
-    return Draft(ToolResult(1, 1, CallId("call_1"), text_content(text), is_error=False), "append")
+    return Draft(ToolResult(1, 1, CallId("call_1"), text_content(_text(size, letter)), is_error=False), "append")
+
+
+def _text(size: int, letter: str) -> str:
+    return letter * size if letter else b85encode(Random(size).randbytes(size)).decode()[:size]
 
 
 def turn_end() -> Draft:

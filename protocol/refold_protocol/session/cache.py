@@ -166,8 +166,8 @@ def _sent(state: Attribution, horizon: Horizon, event: Event, sent: RequestSent,
         course = course_of(found, moved=config.provider != before.request.header.config.provider)
         common, parting = found.common, found.parting
     row = RequestRow(
-        horizon.turn,
-        horizon.step,
+        sent.turn or 0,
+        sent.step or 0,
         sent.attempt,
         event.seq,
         config.provider,

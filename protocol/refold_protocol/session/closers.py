@@ -25,8 +25,8 @@ from refold_protocol.session.events import (
     TurnEndReason,
     TurnError,
 )
+from refold_protocol.session.grammar import NO_TURN, OpenCall, TurnState, turn_step
 from refold_protocol.session.messages import Source, text_content
-from refold_protocol.session.work import NO_WORK, OpenCall, Work, work_step
 
 NOT_STARTED: Final = "TOOL_NOT_STARTED"
 OUTCOME_UNKNOWN: Final = "TOOL_OUTCOME_UNKNOWN"
@@ -45,13 +45,13 @@ def interrupted_turn_closers(events: Iterable[Event], reason: TurnEndReason = IN
     In this order: the partial reply, cancelled approvals, error results of unanswered calls, the end of a compaction, of
     the step, of the turn. `reason` is FORKED in a fork's seed.
     """
-    work, time = NO_WORK, 0
+    work, time = NO_TURN, 0
     for event in events:
-        work, time = work_step(work, event), event.time
+        work, time = turn_step(work, event), event.time
     return closers_of(work, time, reason)
 
 
-def closers_of(work: Work, time: int, reason: TurnEndReason = INTERRUPTED) -> tuple[Draft, ...]:
+def closers_of(work: TurnState, time: int, reason: TurnEndReason = INTERRUPTED) -> tuple[Draft, ...]:
     """Give the closers of a log whose fold is `work` and whose last event has `time` (Unix epoch ms)."""
     drafts: list[Draft] = []
     partial = partial_reply(work)
@@ -69,7 +69,7 @@ def closers_of(work: Work, time: int, reason: TurnEndReason = INTERRUPTED) -> tu
     return tuple(_at(draft, time) for draft in drafts)
 
 
-def partial_reply(work: Work) -> Draft | None:
+def partial_reply(work: TurnState) -> Draft | None:
     """Give the interrupted reply of a step that streamed something visible and has no message yet, else None.
 
     The loop writes it when a turn is cancelled or fails for good, the closers after a crash: the same bytes.
@@ -93,7 +93,7 @@ def partial_reply(work: Work) -> Draft | None:
     return Draft(message, surface_op="append", sources=work.stream.ranges)
 
 
-def open_at_end(work: Work) -> bool:
+def open_at_end(work: TurnState) -> bool:
     """Tell whether a log with this fold needs closers."""
     return work.turn is not None or work.compaction is not None
 

@@ -6,7 +6,7 @@ all use those bytes. `seal` is the only maker of lines, `decode_event` the only 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
 from typing import Annotated, Any, Final
 
@@ -15,8 +15,10 @@ from msgspec import Meta, Raw, Struct
 
 from refold_protocol.errors import InvalidEventError, InvalidJsonError, SessionCorruptionError, SessionFormatUnsupportedError
 from refold_protocol.json_text import JsonText, check_json
+from refold_protocol.session.endings import TURN_ENDS
 from refold_protocol.session.events import (
     EVENT_TYPES,
+    SURFACE_TYPES,
     TYPE_OF_DATA,
     AssistantChunk,
     AssistantMessage,
@@ -31,6 +33,8 @@ from refold_protocol.session.events import (
     SeqRange,
     SurfaceOp,
     ToolResult,
+    TurnEnd,
+    TurnEndReason,
 )
 from refold_protocol.session.foreign import is_readable, plugin_of
 from refold_protocol.session.header_types import CallConfig, ToolSchema
@@ -71,9 +75,7 @@ def seal(draft: Draft, seq: int, now: int) -> Event:
     name = _type_name(draft)
     row = EVENT_TYPES.get(name)
     ignorable = draft.ignorable or (row is not None and row.ignorable)
-    _check_surface(name, row is not None and row.surface, draft.surface_op)
-    if draft.sources is not None:
-        _check_sources(name, draft.sources, seq)
+    check_envelope(name, draft.surface_op, draft.sources, seq)
     time = now if draft.time is None else draft.time
     _check_opaque(name, data)
     try:
@@ -93,7 +95,8 @@ def decode_event(line: bytes) -> Event:
     """Read one event from its line (without the line break).
 
     A type that is not in the vocabulary gives ForeignData, whether or not it may be skipped: see `refuse_foreign`.
-    Raises SessionCorruptionError for a line that is no event, or whose data is not of its type.
+    Raises SessionCorruptionError for a line that is no event, or whose data is not of its type, SessionFormatUnsupportedError
+    for data or a surface op with a kind of chunk, block, op or the like that is not known.
     """
     try:
         read = _DECODER.decode(line)
@@ -101,33 +104,45 @@ def decode_event(line: bytes) -> Event:
         if decoder is None:
             data: EventData = ForeignData(JsonText(bytes(read.data).decode()))
         else:
-            data = decoder.decode(read.data)
+            data = decoder(read.data)
+    except msgspec.ValidationError as error:
+        if str(error).startswith(_UNKNOWN_VALUES):
+            raise SessionFormatUnsupportedError(
+                f"an event has a part that this release does not know ({error}); a later release wrote it, so open the session "
+                f"with that. The line begins {line[:80]!r}"
+            ) from None
+        raise SessionCorruptionError(f"not an event: {error}; the line begins {line[:80]!r}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SessionCorruptionError(f"not an event: {error}; the line begins {line[:80]!r}") from None
     return Event(read.type, read.seq, read.time, data, read.surface_op, read.sources, read.ignorable, line)
 
 
 def decode_at(line: bytes, seq: int) -> Event:
-    """Read the event that stands at `seq` of its log. Raises SessionCorruptionError, with that `seq`, for a line that is no
-    event or says another place."""
+    """Read the event that stands at `seq` of its log. Raises what `decode_event` raises, with that `seq`, and
+    SessionCorruptionError for an event that says another place."""
     try:
         event = decode_event(line)
-    except SessionCorruptionError as error:
-        raise SessionCorruptionError(f"event {seq}: {error.message}", seq=seq) from None
+    except (SessionCorruptionError, SessionFormatUnsupportedError) as error:
+        raise type(error)(f"event {seq}: {error.message}", seq=seq) from None
     if event.seq != seq:
         raise SessionCorruptionError(f"event {seq} calls itself {event.seq}", seq=seq)
     return event
 
 
-def decode_all(lines: Sequence[bytes], seqs: Sequence[int]) -> list[Event]:
-    """Read the events that stand at these places, as `decode_at` reads each."""
-    try:
-        events = [decode_event(line) for line in lines]
-        if all(event.seq == seq for event, seq in zip(events, seqs, strict=True)):
-            return events
-    except SessionCorruptionError:  # it does not know the place, which is said below
-        pass
-    return [decode_at(line, seq) for line, seq in zip(lines, seqs, strict=True)]
+def check_envelope(name: str, op: SurfaceOp | None, sources: tuple[SeqRange, ...] | None, seq: int) -> None:
+    """Raise InvalidEventError, with the seq, for a surface op on an event that is none of the surface, for one that lacks it,
+    and for sources that are not earlier, ascending and disjoint."""
+    if name in SURFACE_TYPES:
+        if op is None:
+            raise InvalidEventError(f"event {seq} ({name}) is of a surface type and needs a surfaceOp", seq=seq)
+    elif op is not None:
+        raise InvalidEventError(f"event {seq} ({name}) is not of a surface type and takes no surfaceOp", seq=seq)
+    after = -1
+    for first, last in sources or ():
+        if not after < first <= last < seq:
+            rule = f"sources must be ascending, disjoint and before {seq}: {sources!r}"
+            raise InvalidEventError(f"event {seq} ({name}): {rule}", seq=seq)
+        after = last
 
 
 def refuse_foreign(event: Event) -> None:
@@ -169,21 +184,6 @@ def _type_name(draft: Draft) -> str:
     if draft.type in EVENT_TYPES:
         raise InvalidEventError(f"{draft.type} belongs to the vocabulary and takes its own data")
     return draft.type
-
-
-def _check_surface(name: str, surface: bool, op: SurfaceOp | None) -> None:
-    if surface and op is None:
-        raise InvalidEventError(f"{name} is a surface type and needs a surfaceOp")
-    if not surface and op is not None:
-        raise InvalidEventError(f"{name} is not a surface type and takes no surfaceOp")
-
-
-def _check_sources(name: str, sources: tuple[SeqRange, ...], seq: int) -> None:
-    behind = -1
-    for first, last in sources:
-        if not behind < first <= last < seq:
-            raise InvalidEventError(f"{name}: sources must be ascending, disjoint and before {seq}: {sources!r}", seq=seq)
-        behind = last
 
 
 def _one_line(text: JsonText) -> str:
@@ -230,6 +230,7 @@ def _of_delta(data: RequestHeaderDelta) -> tuple[object, ...]:
 _OPAQUE: Final[dict[type, Callable[[Any], tuple[object, ...]]]] = {
     ForeignData: lambda data: (data.json,),
     ToolResult: lambda data: (data.meta,),
+    TurnEnd: lambda data: (data.reason.payload,),
     ContextMessage: lambda data: (data.meta,),
     AssistantMessage: lambda data: _of_messages((data,)),
     CompactStart: lambda data: _of_config(data.config),
@@ -240,6 +241,40 @@ _OPAQUE: Final[dict[type, Callable[[Any], tuple[object, ...]]]] = {
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(_Read)
-_DATA_DECODERS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
-    name: msgspec.json.Decoder(row.data) for name, row in EVENT_TYPES.items()
-}
+_UNKNOWN_VALUES: Final = ("Invalid value ", "Invalid enum value ")
+"""How errors of msgspec begin that say that a tag or a word is none of those which are known."""
+
+
+class _TurnEnd(Struct, frozen=True, gc=False):
+    turn: int
+    reason: Raw
+
+
+class _Kind(Struct, frozen=True, gc=False):
+    kind: str
+
+
+class _ForeignEnd(Struct, frozen=True, gc=False):
+    kind: str
+    reason: Any = None
+    payload: Any = None
+
+
+def _turn_end(text: Raw) -> TurnEnd:
+    """Read a `turn/end`. Of a kind that is not ours no member need have the type that ours have."""
+    read = _TURN_END.decode(text)
+    if _KIND.decode(read.reason).kind in TURN_ENDS:
+        return TurnEnd(read.turn, _REASON.decode(read.reason))
+    foreign = _FOREIGN_END.decode(read.reason)
+    reason = foreign.reason if isinstance(foreign.reason, str) else None
+    payload = JsonText(foreign.payload) if isinstance(foreign.payload, str) else None
+    return TurnEnd(read.turn, TurnEndReason(foreign.kind, reason=reason, payload=payload))
+
+
+_TURN_END: Final = msgspec.json.Decoder(_TurnEnd)
+_KIND: Final = msgspec.json.Decoder(_Kind)
+_FOREIGN_END: Final = msgspec.json.Decoder(_ForeignEnd)
+_REASON: Final = msgspec.json.Decoder(TurnEndReason)
+_DATA_DECODERS: Final[Mapping[str, Callable[[Raw], Any]]] = {
+    name: msgspec.json.Decoder(row.data).decode for name, row in EVENT_TYPES.items()
+} | {TYPE_OF_DATA[TurnEnd]: _turn_end}

@@ -112,13 +112,15 @@ class TurnError(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel
 class TurnEndReason(Struct, frozen=True, gc=False, omit_defaults=True):
     """How a turn ended. An open union told apart by `kind`; see `endings.py` for the kinds and what each carries.
 
-    A kind that is not listed there is a legal foreign value: its extra members stay in the event's line.
+    A kind that is not listed there is a legal foreign value. Of its members `reason` and `payload` (JSON text) are read where
+    they are strings, as a plugin of ours writes them; whatever else it has stays in the event's line.
     """
 
     kind: str
     cause: AbortCause | None = None
     error: TurnError | None = None
     reason: str | None = None
+    payload: JsonText | None = None
 
 
 class TurnEnd(Struct, frozen=True, gc=False):

@@ -1,4 +1,4 @@
-"""Owns the ways a turn ends: seven of its own, one that the step limit adds, and room for more.
+"""The ways a turn ends: seven of its own, one that the step limit adds, and room for more.
 
 `TURN_ENDS` is the one table of kinds. A kind that is not in it is a plugin's and is treated as a legal foreign value:
 every place that branches on kinds has a default.
@@ -47,6 +47,12 @@ def aborted(cause: AbortCause) -> TurnEndReason:
 def failed(error: TurnError) -> TurnEndReason:
     """Give the end of a turn that failed."""
     return TurnEndReason("error", error=error)
+
+
+def is_foreign_end(kind: str) -> bool:
+    """Tell whether a plugin may end a turn with this kind: `vendor/name`, which none of ours is."""
+    vendor, slash, name = kind.partition("/")
+    return bool(vendor.strip() and slash and name.strip()) and kind not in TURN_ENDS
 
 
 def blocked(reason: str) -> TurnEndReason:

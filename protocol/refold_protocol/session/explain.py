@@ -39,7 +39,7 @@ class RequestHistory:
         """Take the next event. Raises what the attribution fold raises."""
         self.state = attribution_step(self.state, event, self._blobs)
         if isinstance(event.data, RequestSent) and self.state.last is not None and self.state.last.seq == event.seq:
-            self._sent[self.state.horizon.turn, self.state.horizon.step] = self.state.last
+            self._sent[event.data.turn or 0, event.data.step or 0] = self.state.last
 
     def explain(self, request: tuple[int, int], against: tuple[int, int] | None = None) -> Explanation:
         """Explain the request of step `request` (turn, step) by that of step `against`, by default the step before it that

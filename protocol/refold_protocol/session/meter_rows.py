@@ -1,6 +1,6 @@
-"""Owns the pressure of each request that a log says was sent: what the meter said just before, and what the provider did.
+"""The pressure of each request that a log says was sent: what the meter said just before, and what the provider did.
 
-A class, because it folds the log once for each model that is metered. Whether a model can be metered is the caller's matter.
+Whether a model can be metered is the caller's matter.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from refold_protocol.session.events import AssistantMessage, Event, RequestHeader, RequestHeaderDelta, RequestSent
 from refold_protocol.session.messages import Usage
-from refold_protocol.session.meter import MeterState, measure, meter_step
+from refold_protocol.session.meter import Cited, Meter
 from refold_protocol.session.meter_profile import MeterProfile
+from refold_protocol.session.session_state import NO_EVENTS, SessionState, fold_stored
 
 
 class PressureRow(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
@@ -61,19 +62,19 @@ class PressureRow(Struct, frozen=True, gc=False, omit_defaults=True, rename="cam
 
 
 class PressureRows:
-    """Gathers the rows of a log. `profiles` are those of the models that can be metered; each request is measured by the
-    meter of its own model, or by that of `as_model`."""
+    """Gathers the rows of a log, of which `cited` gives events once more. `profiles` are those of the models that can be
+    metered; each request is measured by the meter of its own model, or by that of `as_model`."""
 
-    def __init__(self, profiles: Iterable[MeterProfile], as_model: str | None = None) -> None:
+    def __init__(self, profiles: Iterable[MeterProfile], cited: Cited, as_model: str | None = None) -> None:
         self.rows: list[PressureRow] = []
-        self._states = {profile.model: MeterState(profile) for profile in profiles}
+        self._state: SessionState = NO_EVENTS
+        self._meters = {profile.model: Meter(profile, cited) for profile in profiles}
         self._as_model = as_model
         self._route = ""
 
     def feed(self, event: Event) -> None:
-        """Take the next event. Raises what `meter_step` raises."""
-        for model, state in self._states.items():
-            self._states[model] = meter_step(state, event)
+        """Take the next event. Raises what `fold_stored` raises."""
+        self._state = fold_stored(self._state, event)
         match event.data:
             case RequestHeader() | RequestHeaderDelta() as header:
                 self._route = route_of(header) or self._route
@@ -88,11 +89,11 @@ class PressureRows:
 
     def _row(self, turn: int, step: int, attempt: int, seq: int) -> PressureRow:
         metered = self._as_model or self._route
-        state = self._states.get(metered)
+        meter = self._meters.get(metered)
         row = PressureRow(turn, step, attempt, seq, self._route, metered)
-        if state is None:
+        if meter is None:
             return row
-        found = measure(state)
+        found = meter.measure(self._state)
         anchor = None if found.anchor is None else found.anchor.seq
         estimate = found.header + found.surface
         return replace(row, window=found.window, tokens=found.tokens, estimate=estimate, anchor=anchor)

@@ -21,7 +21,7 @@ from refold_protocol.session.header_types import EpochHeader
 from refold_protocol.session.messages import Message
 from refold_protocol.session.projection import derive_message
 from refold_protocol.session.request import Request
-from refold_protocol.session.surface import EMPTY_SURFACE, Surface, surface_step
+from refold_protocol.session.surface import EMPTY_SURFACE, Surface, positions_of, surface_step
 from refold_protocol.session.tape import Tape
 
 
@@ -35,8 +35,6 @@ class Horizon(Struct, frozen=True, gc=False):
     history: Tape[Message] = Tape()
     header: EpochHeader | None = None
     boundary: Tape[Message] | None = None
-    turn: int = 0
-    step: int = 0
     compaction: OpenCompaction | None = None
 
 
@@ -48,13 +46,14 @@ def horizon_step(state: Horizon, event: Event) -> Horizon:
     if event.surface_op is not None:
         surface = surface_step(state.surface, event)
         history = _projected(state, surface, event)
-        return Horizon(surface, history, state.header, state.boundary, state.turn, state.step, state.compaction)
+        return Horizon(surface, history, state.header, state.boundary, state.compaction)
     data = event.data
     if isinstance(data, StepStart):
-        return Horizon(state.surface, state.history, state.header, state.history, data.turn, data.step, state.compaction)
+        return Horizon(state.surface, state.history, state.header, state.history, state.compaction)
     if isinstance(data, StepEnd):
-        return Horizon(state.surface, state.history, state.header, None, state.turn, state.step, state.compaction)
+        return Horizon(state.surface, state.history, state.header, None, state.compaction)
     if isinstance(data, CompactStart):
+        positions_of(state.surface, data.range, event.seq)
         return replace(state, compaction=OpenCompaction(event.seq, data, state.surface, state.header))
     if isinstance(data, CompactEnd):
         return replace(state, compaction=None)
@@ -95,8 +94,8 @@ def rebuild(events: Iterable[Event], turn: int, step: int) -> Request:
         refuse_foreign(event)
         state = horizon_step(state, event)
         match event.data:
-            case StepStart():
-                here = (state.turn, state.step) == (turn, step)
+            case StepStart() as start:
+                here = (start.turn, start.step) == (turn, step)
             case RequestSent(purpose="step") if here:
                 return request_of(state)
             case StepEnd() if here:

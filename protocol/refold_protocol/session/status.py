@@ -1,11 +1,11 @@
-"""Owns the status of a session, as far as its log tells: a view of the work fold, without a state of its own."""
+"""The status of a session, as far as its log tells: a view of the state of its turn."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
 from refold_protocol.ids import ApprovalId, CallId
-from refold_protocol.session.work import Work
+from refold_protocol.session.grammar import TurnState
 
 
 class Status(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
@@ -21,7 +21,7 @@ class Status(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     open_approvals: tuple[ApprovalId, ...] = ()
 
 
-def status_of(work: Work) -> Status:
+def status_of(work: TurnState) -> Status:
     """Give the status that follows from what stands open. Never `broken`: that is about the log, not in it."""
     if work.compaction is not None:
         word = "compacting"
@@ -35,7 +35,7 @@ def status_of(work: Work) -> Status:
     return Status(word, work.turn, work.step, calls, tuple(approval for approval, _ in work.approvals))
 
 
-def phase_of(work: Work) -> str | None:
+def phase_of(work: TurnState) -> str | None:
     """Say what a running turn waits for: `approval`, `tool`, `provider`, or `loop` for none of these; None when idle."""
     if work.approvals:
         return "approval"

@@ -2,7 +2,7 @@
 
 A node's identity is its event's seq. An append goes to the tail; a replace takes the positional closed range between two
 current nodes and puts the new node there, after which seqs on the surface need not ascend. There is no delete: removing
-is replacing. Where the surface may grow is `work.py`'s matter; what a node says to the model is `projection.py`'s.
+is replacing. Where the surface may grow is `grammar.py`'s matter; what a node says to the model is `projection.py`'s.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ def shadowed_positions(state: Surface, op: Replace, seq: int) -> tuple[int, int]
 
 
 def positions_of(state: Surface, edges: SeqRange, seq: int) -> tuple[int, int]:
-    """Give the positions of the two nodes between which the event `seq` replaces. Raises InvalidEventError."""
+    """Give the positions of the first and the last node of the range that the event `seq` names. Raises InvalidEventError."""
     positions = {node.seq: position for position, node in enumerate(state.nodes) if node.seq in edges}
     for edge in edges:
         if edge not in positions:
-            raise InvalidEventError(f"event {seq} replaces up to node {edge}, which is not on the surface", seq=seq)
+            raise InvalidEventError(f"event {seq} names node {edge}, which is not on the surface", seq=seq)
     start, end = positions[edges[0]], positions[edges[1]]
     if start > end:
-        raise InvalidEventError(f"event {seq} replaces from node {edges[0]} back to node {edges[1]}", seq=seq)
+        raise InvalidEventError(f"event {seq} names the nodes from {edges[0]} back to {edges[1]}", seq=seq)
     return start, end
 
 

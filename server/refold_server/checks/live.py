@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
+import anyio.lowlevel
 from msgspec import Struct
 
 from refold_protocol.dialects.dialect import BodyEncoder
@@ -32,8 +33,8 @@ from refold_protocol.session.events import (
 from refold_protocol.session.header_types import EpochHeader
 from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step, sent_request_of
 from refold_protocol.session.request import Request, RequestDigest, request_sha256
-from refold_server.checks.offline import slices
 from refold_storage.interface import Handle
+from refold_storage.slices import read_slices
 
 EVERY: Final = 64
 """In `sampled` mode at least each request of this number is checked."""
@@ -106,7 +107,7 @@ class LiveCheck:
     async def _catch_up(self) -> None:
         """Read what was added to the log; what never shapes a request is not decoded, which is most of the speed."""
         read, sent = self._read, None
-        async for lines in slices(self._handle, read.next, self._handle.tail, chunks=False):
+        for lines in read_slices(self._handle, read.next, self._handle.tail, chunks=False):
             for line in lines:
                 if line.startswith(CHUNK) or (name := line_type(line)) in SHAPELESS:
                     continue
@@ -115,6 +116,7 @@ class LiveCheck:
                 else:
                     read.horizon = horizon_step(read.horizon, decode_event(line))
             read.next += len(lines)
+            await anyio.lowlevel.checkpoint()
         if sent is not None:
             data = decode_event(sent).data
             read.sent = data if isinstance(data, RequestSent) else None

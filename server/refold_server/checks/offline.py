@@ -1,4 +1,4 @@
-"""Owns the offline checks over a stored log: verify it whole, and rebuild one request of it.
+"""Offline checks over a stored log: verify it whole, and rebuild one request of it.
 
 Reads through a handle in slices, so that an event loop stays alive beside it. The checks themselves are pure and live in
 `refold_protocol`; nothing here shares a cache with the process that wrote the log.
@@ -6,25 +6,22 @@ Reads through a handle in slices, so that an event loop stays alive beside it. T
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from hashlib import sha256
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import anyio.lowlevel
 from msgspec import Struct
 
 from refold_protocol.dialects.registry import dialect_named, ships_encoder
 from refold_protocol.errors import TurnMismatchError
-from refold_protocol.session.codec import decode_event, line_type, refuse_foreign
 from refold_protocol.session.events import CompactStart, Event, RequestSent
 from refold_protocol.session.rebuild import rebuild, rebuild_summary
 from refold_protocol.session.request import Request, request_sha256
 from refold_protocol.verify import Report, Verifier
 from refold_storage.interface import Handle
 from refold_storage.records import Damage, Record
-
-SLICE_BYTES: Final = 256 * 1024
-"""Bytes of lines that are read and checked before the event loop gets a turn."""
+from refold_storage.slices import SLICE_BYTES, read_events, read_slices
 
 Verdict: TypeAlias = Literal["equal", "different", "unshipped"]
 
@@ -56,9 +53,10 @@ async def check_log(handle: Handle, progress: Callable[[int, int], None] | None 
                 progress(verifier.place, tail + 1)
             await anyio.lowlevel.checkpoint()
     if verifier.place > durable:  # else the end is lost
-        async for lines in slices(handle, verifier.place, tail):  # what was accepted and is not committed yet
+        for lines in read_slices(handle, verifier.place, tail):  # what was accepted and is not committed yet
             for line in lines:
                 verifier.feed(line)
+            await anyio.lowlevel.checkpoint()
     if progress is not None:
         progress(verifier.place, tail + 1)
     return verifier.report(head_digest, tail)
@@ -102,12 +100,8 @@ async def _up_to(handle: Handle, is_it: Callable[[RequestSent, int], bool]) -> t
     events: list[Event] = []
     sent: RequestSent | None = None
     began = -1
-    async for lines in slices(handle, 0, handle.tail, chunks=False):
-        for line in lines:
-            if line_type(line) == "assistant/chunk":  # chunks never shape a request; skipping them is most of the speed
-                continue
-            event = decode_event(line)
-            refuse_foreign(event)
+    for batch in read_events(handle, handle.tail):
+        for event in batch:
             events.append(event)
             data = event.data
             if isinstance(data, CompactStart):
@@ -116,6 +110,7 @@ async def _up_to(handle: Handle, is_it: Callable[[RequestSent, int], bool]) -> t
                 sent = data
         if sent is not None:
             break
+        await anyio.lowlevel.checkpoint()
     return events, sent
 
 
@@ -126,13 +121,3 @@ def _rebuilt(request: Request, sent: RequestSent) -> Rebuilt:
     same = canonical == sent.request_sha256 and (not shipped or (digest, len(body)) == (sent.sha256, sent.bytes))
     verdict: Verdict = "different" if not same else "equal" if shipped else "unshipped"
     return Rebuilt(body, digest, canonical, sent, verdict)
-
-
-async def slices(handle: Handle, first: int, last: int, *, chunks: bool = True) -> AsyncIterator[list[bytes]]:
-    """Iterate over the lines `first`…`last` in slices; the event loop gets a turn between two. Without `chunks` lines of
-    those may be bare; see `Handle.lines`."""
-    while first <= last:
-        lines = handle.lines(first, last, max_bytes=SLICE_BYTES, chunks=chunks)
-        first += len(lines)
-        yield lines
-        await anyio.lowlevel.checkpoint()

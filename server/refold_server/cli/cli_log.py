@@ -71,7 +71,7 @@ async def run(options: argparse.Namespace) -> int:
         reading(context.sessions, SessionId(options.session)) as (handle, owned),
     ):
         if options.view == "events":
-            await _print_events(out, handle, as_json=options.json)
+            _print_events(out, handle, as_json=options.json)
         else:
             _print_view(out, handle, options, owned=owned)
         out.flush()
@@ -103,11 +103,11 @@ def _node_lines(node: SurfaceNode, style: Style) -> Iterator[str]:
     yield _message(node.message) if node.message else style.dim("       (the model does not see it)")
 
 
-async def _print_events(out: OutputStream, handle: Handle, *, as_json: bool) -> None:
-    from refold_server.checks.offline import slices
+def _print_events(out: OutputStream, handle: Handle, *, as_json: bool) -> None:
+    from refold_storage.slices import read_slices
 
     header: EpochHeader | None = None
-    async for lines in slices(handle, 0, handle.tail):
+    for lines in read_slices(handle, 0, handle.tail):
         if as_json:
             out.put_bytes(b"".join(line + b"\n" for line in lines))
             continue

@@ -17,7 +17,7 @@ from refold_protocol.ids import SessionId
 from refold_protocol.session.codec import decode_event
 from refold_protocol.session.events import AbortCause, PermissionSettings, SessionSettings, TurnEnd
 from refold_protocol.session.messages import Source, text_content, text_of
-from refold_protocol.session.pending import PendingInput
+from refold_protocol.session.session_state import PendingInput
 from refold_server.cli.approval_prompt import ApprovalPrompt, keyboard_of
 from refold_server.cli.command_context import CommandContext, Interrupts
 from refold_server.cli.exit_codes import COMPLETED, FAILED, INTERRUPTED, exit_code_of_turn, first_error

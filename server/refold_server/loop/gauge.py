@@ -71,14 +71,14 @@ async def gauge_of(
         if named or error.code != UNCONFIGURED:
             raise
         return None
-    await meter.catch_up(ledger.handle)
+    await meter.catch_up(ledger)
     wanted = replace(header, config=config)
     if system is not None:
         wanted = EpochHeader(config, system, header.tools, prefix)
     policy = instance.host.compaction(model, ledger.folds.settings)
     bounds = bounds_of(policy, meter.profile.window)
-    pressure = meter.measure(ledger.handle, canonical_header(wanted))
-    return Gauge(meter, policy, bounds, pressure, meter.measure_surface(ledger.handle))
+    pressure = meter.measure(ledger, canonical_header(wanted))
+    return Gauge(meter, policy, bounds, pressure, meter.measure_surface(ledger))
 
 
 def plan_of(instance: Instance, gauge: Gauge, aim: Aim, most: int | None = None) -> Plan | None:

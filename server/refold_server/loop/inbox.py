@@ -10,7 +10,7 @@ from collections.abc import Container
 
 from refold_protocol.session.enclosing import enclosed_content
 from refold_protocol.session.events import ContextMessage, Draft, SteeringMessage
-from refold_protocol.session.pending import PendingInput
+from refold_protocol.session.session_state import PendingInput
 from refold_server.loop.ledger import Ledger
 
 

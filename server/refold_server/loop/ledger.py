@@ -7,10 +7,10 @@ log's grammar forbids never enters it. Must not know of connections, clients or 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from typing import Final
 
-from refold_protocol.errors import InvalidEventError, SessionCorruptionError
+import anyio.lowlevel
+
 from refold_protocol.ids import InputId
 from refold_protocol.session.closers import closers_of, open_at_end
 from refold_protocol.session.endings import FORKED, INTERRUPTED
@@ -25,12 +25,10 @@ from refold_protocol.session.events import (
     TurnEnd,
     TurnStart,
 )
+from refold_protocol.session.grammar import TurnState
 from refold_protocol.session.messages import ToolCallBlock
-from refold_protocol.session.skimmed_turns import SkimmedTurns
-from refold_protocol.session.turn_skim import Skimmed
-from refold_protocol.session.work import Work
-from refold_server.loop.folds import NOTHING_KNOWN, Folds, folds_over, folds_step
-from refold_server.loop.reading import turns_skimmed, turns_skimmed_in_slices
+from refold_protocol.session.session_state import NO_EVENTS, SessionState, fold
+from refold_server.loop.log_loading import load_slices
 from refold_storage.backlog import same_error
 from refold_storage.interface import Handle
 from refold_storage.session_record import Parent
@@ -46,22 +44,24 @@ class Ledger:
         self.handle = handle
         self.opened_at: Final = handle.tail
         """The last seq of what was there already; −1 for a new session."""
-        self.folds: Folds = NOTHING_KNOWN
-        self._next: Folds = NOTHING_KNOWN
+        self.folds: SessionState = NO_EVENTS
+        self._next: SessionState = NO_EVENTS
         self._call_ids: set[str] = set()
         self._turn_of_input: dict[InputId, int] = {}
         self._end_of_turn: dict[int, int] = {}
         self._accepted_by_key: dict[str, Event] = {}
         self._last_end: Event | None = None
         if read:
-            self._take(turns_skimmed(handle, handle.tail))
+            for self.folds, events in load_slices(handle, handle.tail):
+                self._index(events)
 
     @classmethod
     async def opened(cls, handle: Handle) -> Ledger:
         """Read the log in slices, so that an event loop stays alive beside a long one."""
         ledger = cls(handle, read=False)
-        async for events in turns_skimmed_in_slices(handle, handle.tail):
-            ledger._take(events)
+        for ledger.folds, events in load_slices(handle, handle.tail):
+            ledger._index(events)
+            await anyio.lowlevel.checkpoint()
         return ledger
 
     @property
@@ -118,35 +118,16 @@ class Ledger:
             return None if seq is None else self._last_end
         return next(iter(self.handle.read(seq, seq)))
 
-    def _take(self, items: Iterable[Skimmed]) -> None:
-        """Fold and index what was read."""
-        try:
-            for item in items:
-                if isinstance(item, SkimmedTurns):
-                    self.folds = folds_over(self.folds, item)
-                    self._index_turns(item)
-                else:
-                    self.folds = folds_step(self.folds, item)
-                    self._index((item,))
-        except InvalidEventError as error:
-            raise SessionCorruptionError(f"the log breaks its own rules: {error.message}", **error.details) from error
-
     def _admit(self, events: Sequence[Event]) -> None:
         state = self.folds
         for event in events:
-            state = folds_step(state, event)
+            state = fold(state, event)
         self._next = state
 
     def _index(self, events: Iterable[Event]) -> None:
         for event in events:
             if type(event.data) in _INDEXED:
                 self._note(event)
-
-    def _index_turns(self, passed: SkimmedTurns) -> None:
-        self._index(chain(passed.inputs, passed.nodes))
-        self._turn_of_input.update(passed.started)
-        self._end_of_turn.update(zip(range(passed.first, passed.turn + 1), passed.ends, strict=True))
-        self._last_end = passed.end
 
     def _note(self, event: Event) -> None:
         data = event.data
@@ -174,7 +155,7 @@ class Ledger:
 _INDEXED: Final = frozenset((TurnStart, InputAccepted, InputSettled, InstanceStart, TurnEnd, AssistantMessage, ToolCall))
 
 
-def is_seed(parent: Parent | None, work: Work) -> bool:
+def is_seed(parent: Parent | None, work: TurnState) -> bool:
     """Tell whether a log with this fold is a fork's seed: what it inherited, closers at most behind it, no instance."""
     return parent is not None and work.began <= parent.at
 

@@ -74,11 +74,11 @@ class Executed(Struct, frozen=True, gc=False):
 
 
 class Verdict(Struct, frozen=True, gc=False):
-    """Whether a turn goes on after a step: with `context` before the next one, or `stopped` by a hook for a reason."""
+    """Whether a turn goes on after a step: with `context` before the next one, or `stopped` by a hook."""
 
     goes_on: bool
     context: tuple[ContextMessage, ...] = ()
-    stopped: str | None = None
+    stopped: Stop | None = None
 
 
 RunCall: TypeAlias = Callable[[], Awaitable[ToolAnswer]]
@@ -206,8 +206,8 @@ class Seams:
         for one in self._plugins.at(at.TURN_STOP):
             decision = await ask(one, AfterStep(place, goes_on), lambda value: frozen_decision(value, Stop, GoOn), self.report)
             match decision:
-                case Stop(reason=reason):
-                    return Verdict(False, (), reason if goes_on else None)
+                case Stop() as stop:
+                    return Verdict(False, (), stop if goes_on else None)
                 case GoOn(context=context):
                     goes_on = True
                     added.extend(_messages(context, one.plugin))

@@ -31,16 +31,16 @@ from refold_server.loop.instance import Instance
 from refold_server.loop.room import Room
 from refold_server.loop.sending import replying, while_durable
 from refold_server.loop.toolcalls import run_calls
-from refold_server.plugins.hook_table import Assembled, HookContext, Outgoing
+from refold_server.plugins.hook_table import Assembled, HookContext, Outgoing, Stop
 
 
 class StepDone(Struct, frozen=True, gc=False):
     """A step that ended well. `capped`: the output limit cut it; `go_on`: the model waits for results, or steering for it;
-    `stopped`: the reason why a hook ended the turn here."""
+    `stopped`: how a hook ended the turn here."""
 
     capped: bool
     go_on: bool
-    stopped: str | None = None
+    stopped: Stop | None = None
 
 
 async def run_step(instance: Instance, room: Room, turn: int, step: int) -> StepDone:

@@ -27,13 +27,14 @@ from refold_protocol.session.events import (
     UserMessage,
 )
 from refold_protocol.session.messages import Source
-from refold_protocol.session.pending import PendingInput
+from refold_protocol.session.session_state import PendingInput
 from refold_server.loop.control import TurnControl
 from refold_server.loop.inbox import joining_context
 from refold_server.loop.instance import Instance
 from refold_server.loop.room import Room
 from refold_server.loop.step import StepDone, run_step
 from refold_server.loop.unanswered import unanswered
+from refold_server.plugins.hook_table import Stop
 
 END_SECONDS = 30
 """How long the end of a turn may take to become durable."""
@@ -91,13 +92,19 @@ async def _steps(instance: Instance, control: TurnControl, turn: int) -> TurnEnd
         done = await _step(instance, room, turn, step)
         capped = capped or done.capped
         if done.stopped is not None:
-            return aborted(AbortCause("hook", done.stopped))
+            return _stopped(done.stopped)
         if not done.go_on:
             return MAX_TOKENS if capped else COMPLETED
         if control.stop_after_step is not None:
             return aborted(control.stop_after_step)
         if step >= limit:
             return MAX_STEPS
+
+
+def _stopped(stop: Stop) -> TurnEndReason:
+    if stop.kind is None:
+        return aborted(AbortCause("hook", stop.reason))
+    return TurnEndReason(stop.kind, reason=stop.reason, payload=stop.payload)
 
 
 async def _step(instance: Instance, room: Room, turn: int, step: int) -> StepDone:

@@ -7,8 +7,8 @@ After a crash the closers do the same from the log alone (`session/closers.py`).
 from __future__ import annotations
 
 from refold_protocol.session.events import Draft, ToolCall, ToolErrorInfo, ToolResult
+from refold_protocol.session.grammar import OpenCall
 from refold_protocol.session.messages import text_content
-from refold_protocol.session.work import OpenCall
 
 _UNASKED = "This call did not run: the turn was stopped before anybody allowed it."
 _UNSTARTED = "This call did not run: the turn was stopped first."

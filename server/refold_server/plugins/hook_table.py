@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 from msgspec import Struct
 
 from refold_protocol.ids import CallId, SessionId
+from refold_protocol.json_text import JsonText
 from refold_protocol.session.events import Event
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import Chunk, InputBlock, Message, Source, TextBlock, Usage
@@ -151,9 +152,12 @@ class AfterStep(Struct, frozen=True, gc=False):
 
 
 class Stop(Struct, frozen=True, gc=False):
-    """Ends a turn that would go on, as `aborted` by a hook; one that would stop anyway just stops."""
+    """Ends a turn that would go on; one that would stop anyway just stops. It ends as `aborted` by a hook, or with a `kind` of
+    the plugin's own, `vendor/name`, and with it a `payload` for programs, which is JSON text."""
 
     reason: str
+    kind: str | None = None
+    payload: JsonText | None = None
 
 
 class GoOn(Struct, frozen=True, gc=False):

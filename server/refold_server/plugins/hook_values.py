@@ -19,6 +19,7 @@ from uuid import UUID
 import msgspec
 
 from refold_protocol.json_text import check_json, is_json_object
+from refold_protocol.session.endings import is_foreign_end
 from refold_protocol.session.header import canonical_config
 from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import (
@@ -170,6 +171,8 @@ def frozen_decision(value: object, *shapes: type[Any]) -> Any:
         _check_said("a prompt", decision.content)
     if isinstance(decision, Block | Deny | Stop) and not decision.reason.strip():
         raise ValueError(f"{type(decision).__name__} needs a reason")
+    if isinstance(decision, Stop):
+        _check_end(decision)
     if isinstance(decision, GoOn) and not decision.context:
         raise ValueError("GoOn needs context: a request must not end with the model's own reply")
     return decision
@@ -180,6 +183,15 @@ def frozen_tool(schema: ToolSchema) -> ToolSchema:
     copy = frozen(schema, ToolSchema)
     _check_tool(copy)
     return copy
+
+
+def _check_end(stop: Stop) -> None:
+    if stop.kind is not None and not is_foreign_end(stop.kind):
+        raise ValueError(f"a turn's end of a plugin's own is named vendor/name, not {stop.kind!r}")
+    if stop.payload is not None:
+        if stop.kind is None:
+            raise ValueError("a payload needs a kind of the plugin's own")
+        check_json(stop.payload)
 
 
 def _check_usage(usage: Usage | None) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from refold_protocol.rpc.metering import MeterReadParams, MeterReadResult
 from refold_server.host import Surroundings
-from refold_server.sessions.metering import read_meter
+from refold_server.loop.log_loading import load
+from refold_server.meters import MeteredLog
+from refold_server.sessions.metering import LoadedLog, read_meter
 from refold_server.sessions.reading import reading
 from refold_server.sessions.registry import Sessions
 
@@ -19,4 +21,10 @@ class MeterMethods:
     async def read(self, params: MeterReadParams) -> MeterReadResult:
         """meter/read."""
         async with reading(self._sessions, params.session) as (handle, _):
-            return await read_meter(self._shared.meters, self._shared.config, handle, params.model)
+            live = self._sessions.live(params.session)
+            log: MeteredLog = (
+                live.ledger
+                if live is not None and live.ledger.handle is handle
+                else LoadedLog(handle, await load(handle, handle.tail))
+            )
+            return await read_meter(self._shared.meters, self._shared.config, log, handle.record, params.model)

@@ -27,13 +27,14 @@ from refold_protocol.rpc.results import (
     SurfaceNode,
 )
 from refold_protocol.session.messages import Source
+from refold_protocol.session.session_state import SessionState
 from refold_protocol.session.transcript import TranscriptEntry
-from refold_server.loop.folds import Folds
+from refold_server.loop.log_loading import load
 from refold_server.sessions.reading import read_whole, reading
 from refold_server.sessions.registry import Sessions
 from refold_server.sessions.session import Session
 from refold_server.sessions.slicing import listed
-from refold_server.sessions.views import folds_at, nodes_of, outlook_of, seq_at, surface_of, transcript_view
+from refold_server.sessions.views import nodes_of, outlook_of, seq_at, surface_of, transcript_view
 from refold_storage.interface import Handle, SessionRecord
 
 PAGE_ITEMS = 1_000
@@ -91,12 +92,12 @@ class SessionMethods:
                 case "status":
                     return SessionReadResult(status=outlook_of(handle, at, await self._folds(handle, at), owned=owned)[0])
 
-    async def _folds(self, handle: Handle, at: int) -> Folds:
+    async def _folds(self, handle: Handle, at: int) -> SessionState:
         """Fold a log up to `at`; for the writer's own tail that is done already."""
         live = self._sessions.live(handle.id)
         if live is not None and live.ledger.handle is handle and live.ledger.handle.tail == at:
             return live.ledger.folds
-        return await folds_at(handle, at)
+        return await load(handle, at)
 
     async def flush(self, params: SessionFlushParams) -> SessionFlushResult:
         """session/flush."""

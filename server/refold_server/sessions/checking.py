@@ -9,7 +9,7 @@ from __future__ import annotations
 from refold_protocol.errors import ConfigError
 from refold_protocol.session.events import SessionSettings
 from refold_protocol.session.meter_profile import UNCONFIGURED, TokenMeterError
-from refold_protocol.session.settings import NO_SETTINGS
+from refold_protocol.session.session_state import NO_SETTINGS
 from refold_server.compaction.policy import bounds_of
 from refold_server.loop.instance import Host
 

@@ -1,21 +1,23 @@
-"""Owns what is told of a session's meter: its pressure now, and that of each request that it sent."""
+"""What is told of a session's meter: its pressure now, and that of each request that it sent."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import anyio.lowlevel
 from msgspec import Struct
 
 from refold_protocol.rpc.metering import MeterAnchor, MeterNode, MeterReadResult
-from refold_protocol.session.codec import decode_event, line_type
+from refold_protocol.session.codec import decode_at, decode_event, line_type
 from refold_protocol.session.events import RequestHeader, RequestHeaderDelta
 from refold_protocol.session.meter import Anchor
 from refold_protocol.session.meter_profile import MeterProfile, TokenMeterError
 from refold_protocol.session.meter_rows import PressureRow, PressureRows, route_of
-from refold_server.checks.offline import slices
+from refold_protocol.session.session_state import SessionState
 from refold_server.config import Config
-from refold_server.meters import Meters
-from refold_storage.interface import Handle
+from refold_server.meters import MeteredLog, Meters
+from refold_storage.interface import Handle, SessionRecord
+from refold_storage.slices import read_slices
 
 
 class Metered(Struct, frozen=True):
@@ -25,12 +27,22 @@ class Metered(Struct, frozen=True):
     unmetered: tuple[TokenMeterError, ...]
 
 
-async def read_meter(meters: Meters, config: Config, handle: Handle, model: str | None) -> MeterReadResult:
+class LoadedLog:
+    """A log that was loaded to be metered. `folds` is its state."""
+
+    def __init__(self, handle: Handle, folds: SessionState) -> None:
+        self.handle = handle
+        self.folds = folds
+
+
+async def read_meter(
+    meters: Meters, config: Config, log: MeteredLog, record: SessionRecord, model: str | None
+) -> MeterReadResult:
     """Measure a log for `model`, by default the one that it used or was given last. Raises TokenMeterError and what
     metering raises."""
-    meter = meters.meter_for(handle.record.summary.model or config.model if model is None else model)
-    await meter.catch_up(handle)
-    found, prices = meter.measure(handle), meter.measure_surface(handle)
+    meter = meters.meter_for(record.summary.model or config.model if model is None else model)
+    await meter.catch_up(log)
+    found, prices = meter.measure(log), meter.measure_surface(log)
     return MeterReadResult(
         found.model,
         found.tokens,
@@ -67,12 +79,13 @@ async def _rows(
     model: str | None,
     progress: Callable[[int, int], None] | None,
 ) -> tuple[PressureRow, ...]:
-    gathered = PressureRows(profiles, model)
+    gathered = PressureRows(profiles, lambda cited: handle.read(*cited), model)
     done = 0
-    async for lines in slices(handle, 0, tail):
-        for line in lines:
-            gathered.feed(decode_event(line))
+    for lines in read_slices(handle, 0, tail):
+        for seq, line in enumerate(lines, done):
+            gathered.feed(decode_at(line, seq))
         done += len(lines)
+        await anyio.lowlevel.checkpoint()
         if progress is not None:
             progress(done, tail + 1)
     return tuple(gathered.rows)
@@ -81,8 +94,9 @@ async def _rows(
 async def _routes(handle: Handle, tail: int) -> list[str]:
     """Give the models that requests of a log went to, in the order in which they came."""
     names: dict[str, None] = {}
-    async for lines in slices(handle, 0, tail, chunks=False):
+    for lines in read_slices(handle, 0, tail, chunks=False):
         names.update(dict.fromkeys(_named(lines)))
+        await anyio.lowlevel.checkpoint()
     return list(names)
 
 

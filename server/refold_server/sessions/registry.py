@@ -14,7 +14,7 @@ from refold_protocol.errors import ConfigError, InvalidEventError, RefoldError, 
 from refold_protocol.ids import SessionId
 from refold_protocol.session.events import AbortCause, ClientInfo, Draft, Event, SessionSettings, SessionTitle
 from refold_protocol.session.messages import Source
-from refold_protocol.session.settings import NO_SETTINGS
+from refold_protocol.session.session_state import NO_SETTINGS
 from refold_server.clock import epoch_ms, new_session_id
 from refold_server.loop.instance import Host, Instance
 from refold_server.loop.ledger import Ledger

@@ -29,7 +29,7 @@ from refold_protocol.session.events import (
     TurnStart,
 )
 from refold_protocol.session.messages import InputBlock, Source, text_content
-from refold_protocol.session.pending import PendingInput
+from refold_protocol.session.session_state import PendingInput
 from refold_protocol.session.status import Status, status_of
 from refold_server.clock import new_input_id
 from refold_server.loop.inbox import as_context, waiting

@@ -35,7 +35,7 @@ from refold_protocol.session.events import (
     TurnEnd,
     TurnEndReason,
 )
-from refold_protocol.session.pending import PendingInput
+from refold_protocol.session.session_state import PendingInput
 from refold_server.loop.control import TurnControl
 from refold_server.loop.inbox import waiting
 from refold_server.loop.instance import Instance

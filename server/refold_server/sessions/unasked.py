@@ -13,7 +13,7 @@ from msgspec import Struct
 from refold_protocol.ids import SessionId
 from refold_protocol.session.codec import decode_event, line_type
 from refold_protocol.session.events import Event, SessionSettings
-from refold_protocol.session.granted import NOTHING_GRANTED, Granted, granted_step
+from refold_protocol.session.session_state import NOTHING_GRANTED, Granted, granted_step
 from refold_storage.interface import Store
 
 BATCH_BYTES: Final = 256 * 1024

@@ -21,12 +21,12 @@ from refold_protocol.session.events import (
     ToolResult,
     TurnEnd,
 )
+from refold_protocol.session.grammar import fold_turns
 from refold_protocol.session.messages import Message, Source, ToolResultBlock, text_content, text_of
 from refold_protocol.session.pairing import pairing_faults
 from refold_protocol.session.rebuild import rebuild, request_of
 from refold_protocol.session.status import status_of
 from refold_protocol.session.surface import fold_surface
-from refold_protocol.session.work import fold_work
 from tests.support.log_strategies import logs
 from tests.support.logs import CLIENT, HEADER, Log, call, log_of, spoken
 
@@ -53,7 +53,8 @@ def _codes(log: Log) -> dict[str, str | None]:
 
 
 def _compacting(log: Log) -> Log:
-    log.add(CompactStart("pressure", (0, 0), "Sum up.", HEADER.config))
+    node = log.surface.nodes[0].seq
+    log.add(CompactStart("pressure", (node, node), "Sum up.", HEADER.config, log.work.turn))
     return log
 
 
@@ -144,7 +145,8 @@ def test_a_fork_cut_inside_a_landing_says_what_became_of_the_history(behind: int
     again = Log()
     again.whole_turn()
     again.compaction(nodes[0], nodes[-1])
-    again.add(CompactStart("user", (start + 3, start + 3), "Sum up.", HEADER.config))
+    left = again.surface.nodes[0].seq
+    again.add(CompactStart("user", (left, left), "Sum up.", HEADER.config))
     (draft,) = interrupted_turn_closers(again.events)
     assert isinstance(draft.data, CompactEnd)
     assert draft.data.error is not None, "the one before landed, this one did not"
@@ -259,7 +261,7 @@ def test_after_its_closers_every_prefix_of_a_log_is_balanced_and_its_next_reques
         assert not open_at_end(part.work)
         assert status_of(part.work).status == "idle"
         assert interrupted_turn_closers(part.events) == ()
-        assert fold_work(part.events) == part.work
+        assert fold_turns(part.events) == part.work
         history = _next_request(part)
         assert tuple(rebuild(part.events, *part.here()).history) == history
 

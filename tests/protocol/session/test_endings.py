@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from refold_protocol.errors import KINDS
+from refold_protocol.errors import KINDS, InvalidEventError, SessionCorruptionError
+from refold_protocol.json_text import JsonText
 from refold_protocol.session import endings
 from refold_protocol.session.codec import decode_event, seal
-from refold_protocol.session.endings import TURN_ENDS, aborted, blocked, failed
+from refold_protocol.session.endings import TURN_ENDS, aborted, blocked, failed, is_foreign_end
 from refold_protocol.session.events import AbortCause, Draft, TurnEnd, TurnEndReason, TurnError
 
 EXAMPLES = {
@@ -50,7 +51,30 @@ def test_a_turn_ends_in_seven_ways_and_one_of_the_step_limit() -> None:
 
 
 def test_a_kind_of_somebody_else_is_kept_with_all_that_it_carries() -> None:
-    line = b'{"type":"turn/end","seq":3,"time":0,"data":{"turn":1,"reason":{"kind":"budget","euros":3}}}'
-    event = decode_event(line)
-    assert event.data == TurnEnd(1, TurnEndReason("budget"))
-    assert event.line == line
+    for members in (b'"euros":3', b'"reason":{"code":3}', b'"cause":7,"error":[],"payload":{"a":1}'):
+        line = b'{"type":"turn/end","seq":3,"time":0,"data":{"turn":1,"reason":{"kind":"acme/budget",%b}}}' % members
+        event = decode_event(line)
+        assert event.data == TurnEnd(1, TurnEndReason("acme/budget"))
+        assert event.line == line
+
+
+def test_a_kind_of_ours_has_members_of_the_types_that_ours_have() -> None:
+    line = b'{"type":"turn/end","seq":3,"time":0,"data":{"turn":1,"reason":{"kind":"blocked","reason":{"code":3}}}}'
+    with pytest.raises(SessionCorruptionError, match="reason"):
+        decode_event(line)
+
+
+def test_the_end_of_a_plugin_s_own_kind_comes_back_with_its_words_and_its_payload() -> None:
+    reason = TurnEndReason("acme/budget", reason="Over budget.", payload=JsonText('{"code":3}'))
+    event = seal(Draft(TurnEnd(1, reason)), 3, 0)
+    assert event.data == TurnEnd(1, reason)
+    with pytest.raises(InvalidEventError, match="opaque JSON"):
+        seal(Draft(TurnEnd(1, TurnEndReason("acme/budget", payload=JsonText("{")))), 3, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_free"),
+    [("acme/budget", True), ("budget", False), ("completed", False), ("/budget", False), ("acme/", False), (" / ", False)],
+)
+def test_kinds_of_plugins_are_named_after_them(kind: str, is_free: bool) -> None:
+    assert is_foreign_end(kind) == is_free

@@ -1,16 +1,19 @@
-"""The grammar of the log: what `work_step` refuses, one test per rule. `test_work.py` holds what it lets through."""
+"""The grammar of the log: what `turn_step` refuses, one test per rule. `test_work.py` holds what it lets through."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from refold_protocol.errors import InvalidEventError
 from refold_protocol.ids import ApprovalId, CallId
+from refold_protocol.json_text import JsonText
 from refold_protocol.session.codec import seal
 from refold_protocol.session.endings import COMPLETED
 from refold_protocol.session.events import (
+    TYPE_OF_DATA,
     ApprovalAsked,
     ApprovalDecided,
     ApprovalSubject,
@@ -18,14 +21,18 @@ from refold_protocol.session.events import (
     AssistantMessage,
     CompactEnd,
     CompactStart,
+    CompactSummary,
     ContextMessage,
     Draft,
     EncoderId,
+    Event,
+    ForeignData,
     InstanceStart,
     LlmRetry,
     RequestHeader,
     RequestHeaderDelta,
     RequestSent,
+    SessionTitle,
     SteeringMessage,
     StepEnd,
     StepStart,
@@ -36,9 +43,9 @@ from refold_protocol.session.events import (
     TurnStart,
     UserMessage,
 )
+from refold_protocol.session.grammar import turn_step
 from refold_protocol.session.messages import TextDelta, text_content
-from refold_protocol.session.work import work_step
-from tests.support.logs import CLIENT, HEADER, LOOP, Log, call, log_of
+from tests.support.logs import CLIENT, HEADER, LOOP, Log, call
 
 WORDS = text_content("word")
 PROMPT = UserMessage(WORDS, CLIENT)
@@ -134,11 +141,88 @@ def test_what_names_a_step_stands_in_that_step(data: Any) -> None:
     refuses(other_turn, data, r"names step 1\.1; open is 2\.1", **append)
 
 
-def test_a_request_of_a_step_names_it_and_a_request_for_a_summary_need_not() -> None:
+def test_a_request_of_a_step_names_it_and_one_for_a_summary_stands_in_a_compaction() -> None:
     nameless = RequestSent("step", 1, EncoderId("no-such-dialect", 1), 0, "", "")
+    summary = RequestSent("summary", 1, EncoderId("no-such-dialect", 1), 0, "", "", 1)
     for log in (Log(), in_turn(), in_step()):
         refuses(log, nameless, "names step None.None")
-        log.add(RequestSent("summary", 1, EncoderId("no-such-dialect", 1), 0, "", ""))
+        refuses(log, summary, "no compaction is open")
+    log = in_turn()
+    log.add(CompactStart("pressure", (1, 1), "Sum up.", HEADER.config, 1))
+    refuses(log, RequestSent("summary", 1, EncoderId("no-such-dialect", 1), 0, "", ""), "names turn None; open is 1")
+    log.add(summary)
+
+
+def test_a_request_has_a_header_and_its_attempts_follow_each_other() -> None:
+    log = in_turn()
+    log.add(StepStart(1, 1))
+    refuses(log, SENT, "no header was recorded")
+    log = in_step()
+    for attempt in (0, 1, 3):
+        refuses(log, replace(SENT, attempt=attempt), f"attempt {attempt} after attempt 1")
+    log.add(replace(SENT, attempt=2))
+
+
+def test_chunks_come_of_the_attempt_that_was_sent_last() -> None:
+    log = in_turn()
+    log.add(StepStart(1, 1))
+    refuses(log, CHUNK, "attempt 1, and attempt 0 was sent last")
+    refuses(log, replace(CHUNK, attempt=0), "attempt 0, and attempt 0 was sent last")
+    log = in_step()
+    refuses(log, replace(CHUNK, attempt=2), "attempt 2, and attempt 1 was sent last")
+    log.add(CHUNK)
+    log.send(2)
+    refuses(log, CHUNK, "attempt 1, and attempt 2 was sent last")
+
+
+def test_a_reply_follows_a_request_and_cites_chunks_of_its_attempt() -> None:
+    message = AssistantMessage(1, 1, WORDS, "e", "c", "stop")
+    unsent = in_turn()
+    unsent.add(StepStart(1, 1))
+    refuses(unsent, message, "no request of this step was sent", surface_op="append")
+    log = in_step()
+    log.add(CHUNK)
+    log.send(2)
+    first, last = log.add(replace(CHUNK, attempt=2)), log.add(replace(CHUNK, attempt=2))
+    for sources in (((0, 0),), ((first.seq - 2, first.seq - 2),), ((first.seq - 1, last.seq),), ((0, 0), (last.seq, last.seq))):
+        refuses(log, message, "not chunks of its attempt", surface_op="append", sources=sources)
+    log.append(message, sources=((last.seq, last.seq),))
+
+
+def test_a_result_cites_nothing_of_earlier_steps() -> None:
+    log = after_step()
+    log.step()
+    log.reply(call("c1"))
+    result = ToolResult(1, 2, CallId("c1"), WORDS, is_error=False)
+    refuses(log, result, "cites event 1, which is not of its step", surface_op="append", sources=((1, 1),))
+    started = log.call("c1").seq
+    log.append(result, sources=((started, started),))
+
+
+def test_only_and_all_events_of_surface_types_have_a_surface_op() -> None:
+    log = in_step()
+    cases: list[tuple[Any, Any, str]] = [
+        (AssistantMessage(1, 1, WORDS, "e", "c", "stop"), None, "needs a surfaceOp"),
+        (CHUNK, "append", "takes no surfaceOp"),
+        (StepEnd(1, 1), "append", "takes no surfaceOp"),
+    ]
+    for data, op, rule in cases:
+        event = Event(TYPE_OF_DATA[type(data)], len(log.events), 0, data, op, None, False, b"")
+        with pytest.raises(InvalidEventError, match=rule) as caught:
+            turn_step(log.work, event)
+        assert caught.value.details["seq"] == len(log.events)
+    foreign = Event("acme/note", len(log.events), 0, ForeignData(JsonText("1")), "append", None, True, b"")
+    with pytest.raises(InvalidEventError, match="takes no surfaceOp"):
+        turn_step(log.work, foreign)
+
+
+@pytest.mark.parametrize("sources", [((3, 2),), ((1, 1), (1, 2)), ((9, 99),), ((2, 2), (0, 0))])
+def test_sources_are_earlier_ascending_and_disjoint_on_events_of_every_type(sources: tuple[tuple[int, int], ...]) -> None:
+    log = in_step()
+    for data in (CHUNK, SessionTitle("Why", CLIENT), ForeignData(JsonText("1"))):
+        event = Event(TYPE_OF_DATA.get(type(data), "acme/note"), len(log.events), 0, data, None, sources, True, b"")
+        with pytest.raises(InvalidEventError, match="sources must be ascending, disjoint and before"):
+            turn_step(log.work, event)
 
 
 def test_a_prompt_joins_inside_a_turn_and_never_inside_a_step() -> None:
@@ -199,10 +283,7 @@ def test_a_header_stands_in_a_step_before_its_request(data: Any) -> None:
     for log in (Log(), unsent, after_step(), in_step(), replied()):
         refuses(log, data, "a header stands in a step, before its request")
     unsent.add(StepStart(1, 1))
-    unrecorded = log_of(unsent.events)
-    unrecorded.append(AssistantMessage(1, 1, WORDS, "e", "c", "stop"))
-    refuses(unrecorded, data, "a header stands in a step, before its request")
-    work_step(unsent.work, seal(Draft(data), len(unsent.events), 0))
+    turn_step(unsent.work, seal(Draft(data), len(unsent.events), 0))
 
 
 def test_no_reply_makes_two_calls_of_one_id() -> None:
@@ -279,9 +360,12 @@ def test_instances_number_from_one_and_begin_between_turns() -> None:
 
 
 def test_a_compaction_begins_between_steps_and_ends_what_began() -> None:
-    start = CompactStart("pressure", (1, 1), "Sum up.", HEADER.config)
+    start = CompactStart("pressure", (1, 1), "Sum up.", HEADER.config, 1)
     refuses(in_step(), start, "a compaction stands between steps")
-    refuses(Log(), CompactEnd(), "no compaction is open")
+    refuses(in_turn(), replace(start, turn=None), "names turn None; open is 1")
+    refuses(in_turn(), replace(start, range=(1, 7)), "names node 7, which is not on the surface")
+    for data in (CompactEnd(), CompactSummary("They asked.", ((1, 1),), 10, "chain", 512)):
+        refuses(Log(), data, "no compaction is open")
     log = in_turn()
     log.add(start)
     log.add(start)  # a further attempt is a new start, and an unmatched one is never a lock

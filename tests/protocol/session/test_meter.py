@@ -19,14 +19,11 @@ from refold_protocol.session.messages import (
     text_content,
 )
 from refold_protocol.session.meter import (
-    MeterState,
     Pressure,
-    fold_meter,
-    measure,
-    measure_surface,
 )
 from refold_protocol.session.meter_profile import MeterProfile
 from tests.support.logs import CLIENT, HEADER, Log, call, spoken
+from tests.support.metering import Metering
 
 CHAIN = MeterProfile("engine/chain", 8_192)
 OTHER_HEADER = replace(HEADER, config=replace(HEADER.config, model="random"))
@@ -36,12 +33,12 @@ USAGE = Usage(9, 16, 2_400, 120, 7)
 
 def pressure(log: Log, profile: MeterProfile = CHAIN) -> Pressure:
     """Measure a whole log."""
-    return measure(fold_meter(log.events, MeterState(profile)))
+    return Metering(profile, log.events).measure()
 
 
 def prices(log: Log) -> list[tuple[int, int]]:
     """Give seq and tokens of each node."""
-    return [(node.seq, node.tokens) for node in measure_surface(fold_meter(log.events, MeterState(CHAIN))).nodes]
+    return [(node.seq, node.tokens) for node in Metering(CHAIN, log.events).measure_surface().nodes]
 
 
 def asked(log: Log, *chunks: Chunk, usage: Usage | None = USAGE) -> None:
@@ -127,7 +124,7 @@ def test_another_model_s_call_changes_the_surface_and_never_the_anchor() -> None
     under_the_other = pressure(log)
     assert under_the_other.anchor is None
     assert under_the_other.tokens == under_the_other.header + under_the_other.surface
-    back = measure(fold_meter(log.events, MeterState(CHAIN)), HEADER)
+    back = Metering(CHAIN, log.events).measure(HEADER)
     assert (back.anchor, back.tokens) == (anchor, 2_545 + 9)
     other = pressure(log, replace(CHAIN, model="engine/random"))
     assert other.tokens == 7_100
@@ -137,17 +134,17 @@ def test_a_header_that_differs_reprices_everything_and_an_equal_one_does_not() -
     log = Log()
     log.turn()
     asked(log, *spoken("Because."))
-    state = fold_meter(log.events, MeterState(CHAIN))
+    metering = Metering(CHAIN, log.events)
     for differs in (
         replace(HEADER, system="Be thorough."),
         replace(HEADER, tools=None),
         replace(HEADER, message_prefix=(Message("user", text_content("abcd")),)),
         replace(HEADER, config=replace(HEADER.config, temperature=0.5)),
     ):
-        found = measure(state, differs)
+        found = metering.measure(differs)
         assert found.anchor is None
         assert found.tokens == estimate_header(differs) + found.surface
-    assert measure(state, replace(HEADER, message_prefix=())).tokens == 2_545
+    assert metering.measure(replace(HEADER, message_prefix=())).tokens == 2_545
 
 
 def test_a_header_that_comes_back_makes_the_old_usage_count_again() -> None:
@@ -197,6 +194,7 @@ def test_the_provider_s_output_is_what_the_reply_cites() -> None:
         log.turn()
         log.step()
         log.stream(*spoken("What an earlier attempt said."))
+        log.send(2)
         log.stream(*spoken("Because."), attempt=2)
         sources = {"chunks": log.work.stream.ranges, "nothing": (), "unsaid": None}[cited]
         message = AssistantMessage(*log.here(), text_content("Because."), "engine", "chain", "stop", USAGE)

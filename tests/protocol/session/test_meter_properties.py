@@ -1,43 +1,34 @@
-"""The meter over random logs: against a naive reading of the whole log, over any split, and where an event is malformed."""
+"""The meter over random logs: against a naive reading of the whole log, whenever it is read, and loaded."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
-from refold_protocol.errors import RefoldError, SessionCorruptionError, SessionFormatUnsupportedError
-from refold_protocol.json_text import JsonText
 from refold_protocol.session.chunks import assemble
-from refold_protocol.session.codec import decode_event
 from refold_protocol.session.density import Density
 from refold_protocol.session.estimate import estimate_header, estimate_message
 from refold_protocol.session.events import (
     AssistantChunk,
     AssistantMessage,
-    ContextMessage,
     Event,
-    ForeignData,
     Replace,
-    RequestHeaderDelta,
-    StepEnd,
-    UserMessage,
 )
 from refold_protocol.session.header import fold_header
-from refold_protocol.session.header_types import SystemDelta
-from refold_protocol.session.messages import Message, text_content
-from refold_protocol.session.meter import MeterState, fold_meter, measure, measure_surface, meter_step
+from refold_protocol.session.messages import Message
+from refold_protocol.session.meter import Meter
 from refold_protocol.session.meter_profile import MeterProfile
 from refold_protocol.session.projection import derive_message
+from refold_protocol.session.session_state import NO_EVENTS, fold
 from refold_protocol.session.surface import cites, fold_surface
+from tests.support.loading import loaded
 from tests.support.log_strategies import logs
-from tests.support.logs import CLIENT, HEADER, Log
+from tests.support.logs import HEADER, Log
+from tests.support.metering import Metering
 
 PROFILE = MeterProfile("engine/chain", 8_192, Density(2))
-START = MeterState(PROFILE)
 
 
 def surface_tokens(events: Sequence[Event]) -> int:
@@ -88,135 +79,84 @@ def naive(events: Sequence[Event]) -> int:
 
 @given(logs())
 def test_the_total_is_what_a_naive_reading_of_the_whole_log_gives_after_each_event(log: Log) -> None:
-    state = START
+    metering = Metering(PROFILE)
     for number, event in enumerate(log.events, 1):
-        state = meter_step(state, event)
-        assert measure(state).tokens == naive(log.events[:number])
-        assert measure(state).log_revision == number
+        metering.feed(event)
+        assert metering.measure().tokens == naive(log.events[:number])
+        assert metering.measure().log_revision == number
 
 
 @given(logs(), st.data())
-def test_any_split_of_the_replay_gives_the_same_answers(log: Log, data: st.DataObject) -> None:
-    whole = fold_meter(log.events, START)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(log.events)))))
-    state = START
-    for first, last in zip([0, *cuts], [*cuts, len(log.events)], strict=True):
-        state = fold_meter(log.events[first:last], state)
-        measure(state, HEADER)  # reading on the way changes nothing
-    assert measure(state) == measure(whole)
-    assert measure_surface(state) == measure_surface(whole)
+def test_reading_on_the_way_changes_nothing(log: Log, data: st.DataObject) -> None:
+    whole, metering = Metering(PROFILE, log.events), Metering(PROFILE)
+    cuts = set(data.draw(st.lists(st.integers(0, len(log.events)))))
+    for number, event in enumerate(log.events):
+        if number in cuts:
+            metering.measure(HEADER)
+            metering.measure_surface()
+        metering.feed(event)
+    assert metering.measure() == whole.measure()
+    assert metering.measure_surface() == whole.measure_surface()
 
 
-@given(logs())
-def test_an_older_state_gives_what_it_gave_after_others_went_on_from_it(log: Log) -> None:
-    states = [START]
-    told = [(measure(START), tuple(measure_surface(START).nodes))]
-    for event in log.events:
-        states.append(meter_step(states[-1], event))
-        told.append((measure(states[-1]), tuple(measure_surface(states[-1]).nodes)))
-    assert [(measure(state), tuple(measure_surface(state).nodes)) for state in states] == told
+@given(logs(), st.data())
+def test_a_state_gives_what_it_gave_whichever_others_were_measured_in_between(log: Log, data: st.DataObject) -> None:
+    states, told = [NO_EVENTS], [Metering(PROFILE).measure()]
+    for number in range(1, len(log.events) + 1):
+        metering = Metering(PROFILE, log.events[:number])
+        states.append(metering.state)
+        told.append(metering.measure())
+    meter = Meter(PROFILE, lambda cited: log.events[cited[0] : cited[1] + 1])
+    for place in data.draw(st.lists(st.integers(0, len(log.events)), max_size=8)):
+        assert meter.measure(states[place]) == told[place]
+        assert [node.seq for node in meter.measure_surface(states[place]).nodes] == [
+            node.seq for node in states[place].horizon.surface.nodes
+        ]
 
 
 @given(logs())
 def test_a_replace_changes_the_total_by_what_it_puts_in_less_what_it_takes_away(log: Log) -> None:
-    state = START
+    metering = Metering(PROFILE)
     for event in log.events:
-        before, nodes = measure(state), {node.seq: node.tokens for node in measure_surface(state).nodes}
-        state = meter_step(state, event)
+        before, nodes = metering.measure(), {node.seq: node.tokens for node in metering.measure_surface().nodes}
+        metering.feed(event)
         if isinstance(event.surface_op, Replace):
-            left = {node.seq: node.tokens for node in measure_surface(state).nodes}
+            left = {node.seq: node.tokens for node in metering.measure_surface().nodes}
             change = left[event.seq] - sum(tokens for seq, tokens in nodes.items() if seq not in left)
-            assert measure(state).surface - before.surface == change
-            anchor = measure(state).anchor
-            assert anchor == before.anchor
-            if anchor is not None and before.tokens > 0:
-                assert measure(state).tokens == max(0, before.tokens + change)
+            found = metering.measure()
+            assert found.surface - before.surface == change
+            assert found.anchor == before.anchor
+            if found.anchor is not None and before.tokens > 0:
+                assert found.tokens == max(0, before.tokens + change)
 
 
 @given(logs())
-def test_only_whole_replies_of_the_metered_model_move_the_anchor(log: Log) -> None:
-    state = START
+def test_only_whole_replies_of_the_metered_model_move_its_last_counted_call(log: Log) -> None:
+    state = NO_EVENTS
     for event in log.events:
-        before = state.anchor
-        state = meter_step(state, event)
+        before = {call.model: call for call in state.counted}.get("engine/chain")
+        state = fold(state, event)
+        now = {call.model: call for call in state.counted}.get("engine/chain")
         if anchors(event):
-            assert state.anchor is not None
-            assert state.anchor.seq == event.seq
+            assert now is not None
+            assert now.reply.seq == event.seq
         else:
-            assert state.anchor is before
+            assert now is before
 
 
 @given(logs())
 def test_nodes_are_those_of_the_surface_and_their_prices_add_up(log: Log) -> None:
-    prices = measure_surface(fold_meter(log.events, START))
+    prices = Metering(PROFILE, log.events).measure_surface()
     assert [node.seq for node in prices.nodes] == [node.seq for node in log.surface.nodes]
     assert sum(node.tokens for node in prices.nodes) == prices.tokens == surface_tokens(log.events)
     hidden = [node.seq for node in log.surface.nodes if derive_message(node) is None]
     assert [node.seq for node in prices.nodes if not node.tokens] == hidden
 
 
-@given(logs())
-def test_decoded_lines_are_metered_as_the_events_themselves(log: Log) -> None:
-    again = fold_meter(map(decode_event, log.lines), START)
-    assert measure(again) == measure(fold_meter(log.events, START))
-
-
-def refusal(state: MeterState, event: Event) -> RefoldError:
-    """Give the error of an event that is refused; the state is as it was, and a retry fails the same way."""
-    with pytest.raises(RefoldError) as first:
-        meter_step(state, event)
-    with pytest.raises(RefoldError) as again:
-        meter_step(state, event)
-    assert type(first.value) is type(again.value)
-    assert (first.value.message, first.value.details) == (again.value.message, again.value.details)
-    return first.value
-
-
-def malformed(log: Log) -> list[Event]:
-    """Give events that cannot follow a log without an open step."""
-    seq = len(log.events)
-    summary = UserMessage(text_content("s"), CLIENT)
-    delta = RequestHeaderDelta(system=SystemDelta(1, ("Be kind.",), 9))
-    foreign = ForeignData(JsonText("1"))
-    strange = ContextMessage((), CLIENT, "an-envelope-of-later")
-    return [
-        Event("step/end", seq, 0, StepEnd(9, 9), None, None, False, b""),
-        Event("user/message", seq, 0, summary, Replace(999, 999), ((0, 0),), False, b""),
-        Event("request/header-delta", seq, 0, delta, None, None, False, b""),
-        Event("plugin/needed", seq, 0, foreign, None, None, False, b""),
-        Event("context/message", seq, 0, strange, "append", None, False, b""),
-    ]
-
-
-@given(logs())
-def test_a_malformed_next_event_is_refused_on_each_retry_with_its_seq_and_changes_nothing(log: Log) -> None:
-    state = fold_meter(log.events, START)
-    before = measure(state), measure_surface(state)
-    for event in malformed(log):
-        error = refusal(state, event)
-        assert isinstance(error, SessionCorruptionError | SessionFormatUnsupportedError)
-        assert error.details["seq"] == event.seq
-    assert (measure(state), measure_surface(state)) == before
-    if log.events:
-        event = log.events[-1]
-        assert refusal(state, event).details["seq"] == len(log.events)  # where something else should stand
-
-
-def test_after_a_refusal_the_right_event_is_taken() -> None:
-    log = Log()
-    log.turn()
-    state = fold_meter(log.events, START)
-    refusal(state, malformed(log)[0])
-    log.step()
-    assert measure(fold_meter(log.events[2:], state)) == measure(fold_meter(log.events, START))
-
-
-def test_a_reply_out_of_place_is_refused_before_it_can_anchor() -> None:
-    log = Log()
-    log.turn()
-    log.step()
-    log.reply("Because.")
-    state = fold_meter(log.events, START)
-    again = replace(log.events[-1], seq=len(log.events))
-    assert refusal(state, again).details["seq"] == again.seq
-    assert state.anchor is None
+@given(logs(), st.integers(0, 10_000))
+def test_a_log_that_was_loaded_is_metered_as_one_that_was_folded(log: Log, end: int) -> None:
+    events = log.events[: end % (len(log.events) + 1)]
+    meter = Meter(PROFILE, lambda cited: events[cited[0] : cited[1] + 1])
+    state = loaded([event.line for event in events])
+    assert meter.measure(state) == Metering(PROFILE, events).measure()
+    assert meter.measure_surface(state) == Metering(PROFILE, events).measure_surface()

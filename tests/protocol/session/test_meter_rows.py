@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from refold_protocol.session.messages import Usage
-from refold_protocol.session.meter import MeterState, fold_meter, measure
 from refold_protocol.session.meter_profile import MeterProfile
 from refold_protocol.session.meter_rows import PressureRow, PressureRows
 from tests.support.logs import HEADER, Log, spoken
+from tests.support.metering import Metering
 
 CHAIN = MeterProfile("engine/chain", 1_000)
 RANDOM = MeterProfile("engine/random", 2_000)
@@ -17,7 +17,7 @@ OTHER_HEADER = replace(HEADER, config=replace(HEADER.config, model="random"))
 
 def rows(log: Log, *profiles: MeterProfile, as_model: str | None = None) -> list[PressureRow]:
     """Gather the rows of a log."""
-    gathered = PressureRows(profiles, as_model)
+    gathered = PressureRows(profiles, lambda cited: log.events[cited[0] : cited[1] + 1], as_model)
     for event in log.events:
         gathered.feed(event)
     return gathered.rows
@@ -39,7 +39,7 @@ def test_a_row_is_what_the_meter_said_when_the_request_left_and_what_the_provide
     first_reply = next(event.seq for event in log.events if event.type == "assistant/message")
     log.turn("abcd")
     log.step()
-    before = measure(fold_meter(log.events, MeterState(CHAIN)))
+    before = Metering(CHAIN, log.events).measure()
     log.reply("Well.", usage=Usage(20, 5, 105))
     one, two = rows(log, CHAIN)
     assert (one.turn, one.step, one.attempt, one.window, one.anchor) == (1, 1, 1, 1_000, None)

@@ -45,6 +45,7 @@ def test_the_types_that_hold_opaque_json_are_found() -> None:
         "request/header",
         "request/header-delta",
         "compact/start",
+        "turn/end",
     }
 
 

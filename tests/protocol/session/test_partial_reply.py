@@ -7,6 +7,7 @@ from hypothesis import given
 
 from refold_protocol.session.closers import interrupted_turn_closers, partial_reply
 from refold_protocol.session.events import AssistantMessage, Draft, SessionTitle
+from refold_protocol.session.grammar import NO_TURN
 from refold_protocol.session.header_types import CallConfig, EpochHeader
 from refold_protocol.session.messages import (
     BlockStart,
@@ -21,7 +22,6 @@ from refold_protocol.session.messages import (
     UsageChunk,
 )
 from refold_protocol.session.rebuild import request_of
-from refold_protocol.session.work import NO_WORK
 from tests.support.log_strategies import logs
 from tests.support.logs import CLIENT, Log, call, spoken
 
@@ -127,7 +127,7 @@ def test_it_names_provider_and_model_of_the_header_in_force() -> None:
 
 
 def test_there_is_none_outside_a_step_or_once_the_step_has_its_reply() -> None:
-    assert partial_reply(NO_WORK) is None
+    assert partial_reply(NO_TURN) is None
     log = _streaming(*spoken("Because."))
     log.reply("Because.", call("c1"))
     assert partial_reply(log.work) is None

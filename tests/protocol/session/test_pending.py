@@ -16,7 +16,7 @@ from refold_protocol.session.events import (
     UserMessage,
 )
 from refold_protocol.session.messages import text_content
-from refold_protocol.session.pending import PendingInput, fold_pending
+from refold_protocol.session.session_state import PendingInput, fold_all
 from tests.support.log_strategies import logs
 from tests.support.logs import CLIENT, LOOP, Log
 
@@ -25,7 +25,7 @@ ONE, TWO = InputId("one"), InputId("two")
 
 
 def _names(log: Log) -> list[str]:
-    return [waiting.input for waiting in fold_pending(log.events)]
+    return [waiting.input for waiting in fold_all(log.events).pending]
 
 
 def _accepted(*names: str) -> Log:
@@ -39,7 +39,7 @@ def test_an_accepted_input_waits_with_everything_that_came_with_it() -> None:
     log = Log()
     log.instance()
     seq = log.add(InputAccepted(ONE, "steer", WORDS, CLIENT, "key-1")).seq
-    assert fold_pending(log.events) == (PendingInput(ONE, seq, "steer", WORDS, CLIENT, "key-1"),)
+    assert fold_all(log.events).pending == (PendingInput(ONE, seq, "steer", WORDS, CLIENT, "key-1"),)
 
 
 def test_inputs_wait_in_the_order_in_which_they_were_accepted() -> None:
@@ -91,7 +91,7 @@ def test_a_resume_keeps_what_waits_and_a_fork_begins_without() -> None:
 
 @given(logs(), st.integers(0, 60))
 def test_folding_a_prefix_and_going_on_equals_folding_all(log: Log, cut: int) -> None:
-    assert fold_pending(log.events[cut:], fold_pending(log.events[:cut])) == fold_pending(log.events)
+    assert fold_all(log.events[cut:], fold_all(log.events[:cut])) == fold_all(log.events)
 
 
 @given(logs())
@@ -109,4 +109,4 @@ def test_pending_is_accepted_minus_consumed_minus_settled(log: Log) -> None:
         for event in accepted
         if isinstance(event.data, InputAccepted) and event.seq > max(fork, gone.get(event.data.input, -1))
     ]
-    assert [one.seq for one in fold_pending(log.events)] == waiting
+    assert [one.seq for one in fold_all(log.events).pending] == waiting

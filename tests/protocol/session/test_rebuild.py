@@ -13,12 +13,10 @@ from refold_protocol.ids import CallId
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.events import (
     ContextMessage,
-    EncoderId,
     Event,
     ForeignData,
     Replace,
     RequestHeader,
-    RequestSent,
     StepStart,
     ToolResult,
     UserMessage,
@@ -216,8 +214,8 @@ def test_a_request_for_a_summary_is_no_request_of_a_step() -> None:
     log.turn()
     log.step()
     log.end_step("overflow")
+    log.compaction(1, 1, None)
     log.add(StepStart(1, 2))
-    log.add(RequestSent("summary", 1, EncoderId("no-such-dialect", 1), 0, "", "", 1, 2))
     assert [(sent.turn, sent.step) for _, sent, _ in sent_requests(log.events)] == [(1, 1)]
     with pytest.raises(TurnMismatchError):
         rebuild(log.events, 1, 2)

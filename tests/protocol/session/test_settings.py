@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from refold_protocol.session.events import LimitSettings, SessionSettings
-from refold_protocol.session.settings import NO_SETTINGS, settings_step
+from refold_protocol.session.session_state import fold_all
 from tests.support.logs import Log
 
 
 def _in_force(log: Log) -> SessionSettings:
-    state = NO_SETTINGS
-    for event in log.events:
-        state = settings_step(state, event)
-    return state
+    return fold_all(log.events).settings
 
 
 def test_without_settings_everything_is_left_to_the_configuration() -> None:

@@ -6,9 +6,9 @@ from hypothesis import given
 
 from refold_protocol.ids import ApprovalId, CallId
 from refold_protocol.session.events import ApprovalAsked, ApprovalDecided, ApprovalSubject, CompactEnd, CompactStart
+from refold_protocol.session.grammar import NO_TURN
 from refold_protocol.session.messages import encode_compact
 from refold_protocol.session.status import Status, phase_of, status_of
-from refold_protocol.session.work import NO_WORK
 from tests.support.log_strategies import logs
 from tests.support.logs import CLIENT, HEADER, Log, call
 
@@ -24,7 +24,7 @@ def _with_calls() -> Log:
 
 
 def test_a_session_is_idle_before_and_after_a_turn() -> None:
-    assert status_of(NO_WORK) == Status("idle")
+    assert status_of(NO_TURN) == Status("idle")
     log = Log()
     log.whole_turn()
     assert status_of(log.work) == Status("idle")
@@ -63,26 +63,26 @@ def test_a_session_waits_while_an_approval_is_open() -> None:
 
 def test_a_session_compacts_inside_a_turn_and_outside() -> None:
     log = Log()
-    start = CompactStart("user", (0, 0), "Sum up.", HEADER.config)
-    log.add(start)
+    log.whole_turn()
+    log.add(CompactStart("user", (1, 1), "Sum up.", HEADER.config))
     assert status_of(log.work) == Status("compacting")
     log.add(CompactEnd())
     assert status_of(log.work) == Status("idle")
     log.turn()
-    log.add(start)
-    assert status_of(log.work) == Status("compacting", 1)
+    log.add(CompactStart("user", (1, 1), "Sum up.", HEADER.config, 2))
+    assert status_of(log.work) == Status("compacting", 2)
 
 
 def test_a_turn_that_makes_room_waits_for_the_provider() -> None:
     log = Log()
     log.turn()
     assert phase_of(log.work) == "loop"
-    log.add(CompactStart("pressure", (0, 0), "Sum up.", HEADER.config, 1))
+    log.add(CompactStart("pressure", (1, 1), "Sum up.", HEADER.config, 1))
     assert phase_of(log.work) == "provider"
     log.add(CompactEnd())
     assert phase_of(log.work) == "loop"
     log.end_turn()
-    log.add(CompactStart("user", (0, 0), "Sum up.", HEADER.config))
+    log.add(CompactStart("user", (1, 1), "Sum up.", HEADER.config))
     assert phase_of(log.work) is None, "no turn runs"
 
 

@@ -38,7 +38,8 @@ def _kinds(log: Log) -> list[str]:
 
 
 def _compact(log: Log, note: str, *, error: TurnError | None = None, summarised: bool = True) -> None:
-    log.add(CompactStart("pressure", (0, 0), "Sum up.", HEADER.config))
+    node = log.surface.nodes[0].seq
+    log.add(CompactStart("pressure", (node, node), "Sum up.", HEADER.config))
     if summarised:
         log.add(CompactSummary(note, ((0, 0),), 10, "chain", 512))
     if error is None:
@@ -143,7 +144,7 @@ def test_a_compaction_that_failed_leaves_no_marker_and_no_summary_for_a_later_on
     log.whole_turn()
     _compact(log, "Lost.", error=TurnError("provider.refused", "No."))
     _compact(log, "", error=TurnError("provider.refused", "No."), summarised=False)
-    log.add(CompactStart("pressure", (0, 0), "Sum up.", HEADER.config))
+    log.add(CompactStart("pressure", (1, 1), "Sum up.", HEADER.config))
     log.add(CompactEnd())
     assert _kinds(log) == ["user", "assistant"]
 
@@ -152,7 +153,8 @@ def test_each_compaction_shows_its_own_summary() -> None:
     log = Log()
     log.whole_turn()
     _compact(log, "One.")
-    log.add(CompactStart("pressure", (0, 0), "Sum up.", HEADER.config))
+    node = log.surface.nodes[0].seq
+    log.add(CompactStart("pressure", (node, node), "Sum up.", HEADER.config))
     log.add(CompactEnd())
     _compact(log, "Two.")
     assert [entry.note for entry in transcript(log.events) if entry.kind == "compaction"] == ["One.", "Two."]

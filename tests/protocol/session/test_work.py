@@ -34,9 +34,9 @@ from refold_protocol.session.events import (
     TurnStart,
     UserMessage,
 )
+from refold_protocol.session.grammar import NO_TURN, OpenCall, Route, Stream, TurnState, fold_turns, turn_step
 from refold_protocol.session.header_types import CallConfig, EpochHeader
 from refold_protocol.session.messages import TextDelta, ToolCallBlock, text_content
-from refold_protocol.session.work import NO_WORK, OpenCall, Route, Stream, Work, fold_work, work_step
 from tests.support.log_strategies import logs
 from tests.support.logs import CLIENT, HEADER, Log, call, log_of, spoken
 
@@ -130,13 +130,13 @@ def test_every_call_of_a_balanced_log_has_one_result_in_its_step_and_at_most_one
 
 @given(logs(), st.integers(0, 60))
 def test_folding_a_prefix_and_going_on_equals_folding_all(log: Log, cut: int) -> None:
-    whole = fold_work(log.events)
-    assert fold_work(log.events[cut:], fold_work(log.events[:cut])) == whole
+    whole = fold_turns(log.events)
+    assert fold_turns(log.events[cut:], fold_turns(log.events[:cut])) == whole
     assert whole == log.work
 
 
 def test_an_empty_log_has_nothing_open() -> None:
-    assert fold_work([]) == NO_WORK == Work()
+    assert fold_turns([]) == NO_TURN == TurnState()
 
 
 def test_a_closed_turn_leaves_counts_and_the_route_behind_and_nothing_open() -> None:
@@ -149,7 +149,7 @@ def test_a_closed_turn_leaves_counts_and_the_route_behind_and_nothing_open() -> 
     log.end_step("error")
     log.end_turn()
     route = Route("engine", "chain")
-    assert log.work == Work(instance=1, began=0, last_turn=2, last_step=2, prompted=True, sent=True, route=route)
+    assert log.work == TurnState(instance=1, began=0, last_turn=2, route=route)
 
 
 def test_the_open_turn_and_step_are_told_by_their_numbers() -> None:
@@ -227,14 +227,15 @@ def test_the_route_follows_the_header_in_force() -> None:
     log.end_step()
     log.add(StepStart(1, 2))
     delta = Event("request/header-delta", len(log.events), 0, RequestHeaderDelta(config=HEADER.config), None, None, False, b"")
-    assert work_step(log.work, delta).route == Route("engine", "chain")
+    assert turn_step(log.work, delta).route == Route("engine", "chain")
     tools = Event("request/header-delta", len(log.events), 0, RequestHeaderDelta(), None, None, False, b"")
-    assert work_step(log.work, tools).route == Route("engine", "random")
+    assert turn_step(log.work, tools).route == Route("engine", "random")
 
 
 def test_a_compaction_is_open_from_its_last_start_to_its_end() -> None:
     log = Log()
-    start = CompactStart("pressure", (0, 0), "Sum up.", HEADER.config)
+    log.whole_turn()
+    start = CompactStart("pressure", (1, 1), "Sum up.", HEADER.config)
     log.add(start)
     assert log.add(start).seq == log.work.compaction
     log.add(CompactEnd())
@@ -267,4 +268,4 @@ def test_what_is_not_execution_may_stand_anywhere(data: Any) -> None:
     for cut in range(len(whole.events) + 1):
         log = log_of(whole.events[:cut])
         log.add(data)
-        assert log.work == fold_work(whole.events[:cut])
+        assert log.work == fold_turns(whole.events[:cut])

@@ -75,7 +75,7 @@ async def test_a_compaction_records_what_it_shadowed_by_the_session_models_meter
         await turn(session, "one")
         nodes = [node.seq for node in session.ledger.folds.horizon.surface.nodes]
         meter = around.meter("scripted/small")
-        price = meter.measure_surface(session.ledger.handle).tokens
+        price = meter.measure_surface(session.ledger).tokens
         await compact_session(session)
         summary = last(session, CompactSummary)
         assert isinstance(summary, CompactSummary)
@@ -98,12 +98,12 @@ async def test_a_model_that_the_settings_name_sums_up_within_its_own_window() ->
     around.windows["scripted/tall"] = 5_000
     async with scripted_session(around) as session:
         await turn(session, "one")
-        price = around.meter("scripted/small").measure_surface(session.ledger.handle).tokens
+        price = around.meter("scripted/small").measure_surface(session.ledger).tokens
         landed = await compact_session(session)
         assert landed.shadowed == price
         asked = around.scripted.requests[-1]
         assert asked.header.config.model == "tall"
-        left = 5_000 - price - around.meter("scripted/small").measure(session.ledger.handle).header
+        left = 5_000 - price - around.meter("scripted/small").measure(session.ledger).header
         instructions = len(text_of(asked.history[-1].content)) + 8
         assert asked.header.config.max_tokens == left - instructions
         summary = last(session, CompactSummary)

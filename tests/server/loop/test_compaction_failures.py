@@ -128,7 +128,7 @@ async def test_a_summary_may_cost_just_less_than_its_region() -> None:
         around.policy = CompactionConfig(attempts=1)
         async with scripted_session(around) as session:
             await turn(session)
-            price = around.meter("scripted/small").measure_surface(session.ledger.handle).tokens
+            price = around.meter("scripted/small").measure_surface(session.ledger).tokens
             around.scripted.scripts[:] = [says("x")]
             probe = await _cost_of_one_character(around)
             around.scripted.scripts[:] = [says("x" * (price - probe + more))]

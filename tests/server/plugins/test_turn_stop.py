@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from refold_protocol.session.events import TurnEnd
+from refold_protocol.json_text import JsonText
+from refold_protocol.session.events import TurnEnd, TurnEndReason
 from refold_server.plugins import TURN_STOP, AfterStep, Context, GoOn, Stop, context
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import echo, end_of, scripted_session, turn, types
@@ -33,6 +34,31 @@ async def test_a_hook_that_stops_a_turn_that_would_go_on_is_the_cause_of_its_abo
         assert (event.data.reason.kind, cause.kind, cause.reason) == ("aborted", "hook", "enough")
         assert asked == ["1 True"]
         assert_rebuilt(session, provider)
+
+
+async def test_a_hook_ends_a_turn_with_a_kind_of_its_own() -> None:
+    async def stop(over: AfterStep) -> Stop:
+        return Stop("over budget", "acme/budget", JsonText('{"code":3}'))
+
+    provider = ScriptedProvider(calls(("a", "look", "{}")))
+    async with scripted_session(ScriptedHost(provider, {"look": echo}), plugins=plugin((TURN_STOP, stop))) as session:
+        event = await turn(session)
+        assert isinstance(event.data, TurnEnd)
+        assert event.data.reason == TurnEndReason("acme/budget", reason="over budget", payload=JsonText('{"code":3}'))
+        assert_rebuilt(session, provider)
+
+
+@pytest.mark.parametrize(
+    "decision", [Stop("x", "budget"), Stop("x", "completed"), Stop("x", None, JsonText("{}")), Stop("x", "a/b", JsonText("{"))]
+)
+async def test_an_end_that_cannot_be_recorded_is_no_decision(decision: Stop) -> None:
+    async def stop(over: AfterStep) -> Stop:
+        return decision
+
+    provider = ScriptedProvider(calls(("a", "look", "{}")), says("ok"))
+    async with scripted_session(ScriptedHost(provider, {"look": echo}), plugins=plugin((TURN_STOP, stop))) as session:
+        assert end_of(await turn(session)) == "completed"
+        assert failures(session)[0] == ("p", "agent/turn-stop")
 
 
 async def test_a_hook_that_stops_a_turn_that_would_stop_anyway_changes_nothing() -> None:

@@ -9,7 +9,7 @@ from refold_protocol.ids import InputId
 from refold_protocol.rpc.notices import ProgressNotice
 from refold_protocol.session.events import AbortCause, Draft, Trigger, TurnStart
 from refold_protocol.session.messages import text_content
-from refold_protocol.session.pending import PendingInput
+from refold_protocol.session.session_state import PendingInput
 from refold_server.loop.instance import Instance
 from refold_server.rpc.progress import Progress
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, calls, says

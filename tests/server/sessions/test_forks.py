@@ -16,9 +16,8 @@ from refold_protocol.errors import SeqRangeError, StorageFullError
 from refold_protocol.ids import SessionId
 from refold_protocol.session.closers import open_at_end
 from refold_protocol.session.events import AbortCause, InstanceStart, TurnEnd
-from refold_protocol.session.granted import NOTHING_GRANTED
 from refold_protocol.session.messages import Source, text_content
-from refold_server.loop.folds import fold_all
+from refold_protocol.session.session_state import NOTHING_GRANTED, fold_all
 from refold_server.sessions.forking import fork_session
 from refold_server.sessions.registry import Sessions
 from refold_server.sessions.session import Session

@@ -7,7 +7,7 @@ from typing import cast
 from hypothesis import given
 
 from refold_protocol.session.closers import open_at_end
-from refold_protocol.session.work import NO_WORK, work_step
+from refold_protocol.session.grammar import NO_TURN, turn_step
 from refold_server.sessions.views import stands_open
 from refold_storage.interface import Handle
 from tests.support.log_strategies import Log, logs
@@ -35,11 +35,11 @@ def looked_at(lines: list[bytes]) -> tuple[bool, int]:
 @given(log=logs())
 def test_what_stands_open_is_what_the_fold_says(log: Log) -> None:
     """But for a compaction that a turn's end leaves open, which no writer does."""
-    work, lines = NO_WORK, list[bytes]()
+    work, lines = NO_TURN, list[bytes]()
     for event in log.events:
         if event.type == "turn/end" and work.compaction is not None:
             break
-        work = work_step(work, event)
+        work = turn_step(work, event)
         lines.append(event.line)
         assert looked_at(lines)[0] == open_at_end(work)
 

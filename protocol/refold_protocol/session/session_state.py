@@ -1,0 +1,203 @@
+"""The state of a session: all that its log says to whoever goes on with it, and the one fold of it.
+
+`fold` judges an event and folds it; the writer, import and verify ask it. `fold_over` folds an event of turns that are over, of
+a log that was judged when it was written. States are immutable: a batch is tried on one before it is accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from refold_protocol.errors import InvalidEventError, SessionCorruptionError
+from refold_protocol.ids import ApprovalId, InputId
+from refold_protocol.session.codec import refuse_foreign
+from refold_protocol.session.events import (
+    ApprovalAsked,
+    ApprovalDecided,
+    AssistantChunk,
+    AssistantMessage,
+    ContextMessage,
+    Event,
+    InputAccepted,
+    InputSettled,
+    InstanceStart,
+    RequestSent,
+    SessionSettings,
+    SteeringMessage,
+    ToolCall,
+    TurnEnd,
+    TurnStart,
+    UserMessage,
+)
+from refold_protocol.session.grammar import NO_TURN, TurnState, turn_step, turn_step_over
+from refold_protocol.session.header import canonical_header
+from refold_protocol.session.header_types import EpochHeader
+from refold_protocol.session.messages import InputBlock, Source
+from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step
+from refold_protocol.session.tape import Tape
+
+
+class PendingInput(Struct, frozen=True, gc=False, omit_defaults=True):
+    """An input that waits; `seq` is that of its `input/accepted`."""
+
+    input: InputId
+    seq: int
+    mode: str
+    content: tuple[InputBlock, ...]
+    source: Source
+    key: str | None = None
+
+
+Pending: TypeAlias = tuple[PendingInput, ...]
+"""State of the fold, in the order of acceptance."""
+
+
+class Granted(Struct, frozen=True, gc=False):
+    """State of the fold. `tools` are those allowed for the session, in the order of the answers; `asked` has the tools of
+    open questions."""
+
+    tools: tuple[str, ...] = ()
+    asked: tuple[tuple[ApprovalId, str], ...] = ()
+
+
+NOTHING_GRANTED = Granted()
+
+
+class CountedCall(Struct, frozen=True, gc=False):
+    """A call that its provider counted. `model` is `provider/model`, `tokens` counts prompt and output, `header` (canonical)
+    is what it was sent with, `nodes` the surface just before its reply."""
+
+    model: str
+    turn: int
+    step: int
+    tokens: int
+    header: EpochHeader
+    nodes: Tape[Event]
+    reply: Event
+
+
+Counted: TypeAlias = tuple[CountedCall, ...]
+"""State of the fold: the last counted call of each model."""
+
+NO_SETTINGS: Final = SessionSettings()
+"""Before any settings were recorded: all is the configuration's."""
+
+
+class SessionState(Struct, frozen=True, gc=False):
+    """What a session knows after its events so far, of which `revision` is the number."""
+
+    revision: int = 0
+    work: TurnState = NO_TURN
+    horizon: Horizon = NOTHING_SEEN
+    pending: Pending = ()
+    settings: SessionSettings = NO_SETTINGS
+    granted: Granted = NOTHING_GRANTED
+    counted: Counted = ()
+
+
+NO_EVENTS: Final = SessionState()
+
+
+def fold(state: SessionState, event: Event) -> SessionState:
+    """Judge and fold one event.
+
+    Raises InvalidEventError for one that may not stand here, SessionCorruptionError for a header delta that does not fit,
+    SessionFormatUnsupportedError for a foreign event that may not be skipped; each with its seq.
+    """
+    turn = turn_step(state.work, event)
+    if type(event.data) in _OF_TURNS_ALONE:
+        return SessionState(event.seq + 1, turn, state.horizon, state.pending, state.settings, state.granted, state.counted)
+    refuse_foreign(event)
+    return _folded(state, event, turn)
+
+
+def fold_over(state: SessionState, event: Event) -> SessionState:
+    """Fold one event of turns that are over, without judging it. Raises what `fold` raises of surface, header and type."""
+    refuse_foreign(event)
+    return _folded(state, event, turn_step_over(state.work, event))
+
+
+def fold_stored(state: SessionState, event: Event) -> SessionState:
+    """Judge and fold one event of a stored log: what may not stand there raises SessionCorruptionError."""
+    try:
+        return fold(state, event)
+    except InvalidEventError as error:
+        raise SessionCorruptionError(f"the log breaks its own rules: {error.message}", **error.details) from error
+
+
+def fold_all(events: Iterable[Event], state: SessionState = NO_EVENTS) -> SessionState:
+    """Judge and fold `events`, going on from `state`."""
+    for event in events:
+        state = fold(state, event)
+    return state
+
+
+def _folded(state: SessionState, event: Event, turn: TurnState) -> SessionState:
+    return SessionState(
+        event.seq + 1,
+        turn,
+        horizon_step(state.horizon, event),
+        pending_step(state.pending, event),
+        event.data if isinstance(event.data, SessionSettings) else state.settings,
+        granted_step(state.granted, event),
+        counted_step(state.counted, event, state.horizon),
+    )
+
+
+def pending_step(state: Pending, event: Event) -> Pending:
+    """Fold one event. After a resume nothing that waits runs by itself; it is listed and offered. Forks do not inherit it."""
+    if type(event.data) not in _OF_INPUTS:
+        return state
+    match event.data:
+        case InputAccepted(input=accepted, mode=mode, content=content, source=source, key=key):
+            return (*state, PendingInput(accepted, event.seq, mode, content, source, key))
+        case UserMessage(input=str(gone)) | ContextMessage(input=str(gone)) | SteeringMessage(input=str(gone)):
+            return tuple(waiting for waiting in state if waiting.input != gone) if state else state
+        case InputSettled(input=gone):
+            return tuple(waiting for waiting in state if waiting.input != gone)
+        case InstanceStart(reason="fork"):
+            return ()
+        case _:
+            return state
+
+
+def granted_step(state: Granted, event: Event) -> Granted:
+    """Fold one event. What a person allowed holds over resumes; a fork is another session and inherits none of it."""
+    if type(event.data) not in _OF_GRANTS:
+        return state
+    match event.data:
+        case ApprovalAsked(id=approval, tool=tool):
+            return Granted(state.tools, (*state.asked, (approval, tool)))
+        case ApprovalDecided(id=approval, outcome=outcome, scope=scope):
+            rest = tuple(row for row in state.asked if row[0] != approval)
+            named = tuple(tool for one, tool in state.asked if one == approval and tool not in state.tools)
+            for_good = outcome == "allowed" and scope == "session"
+            return Granted((*state.tools, *named) if for_good else state.tools, rest)
+        case InstanceStart(reason="fork"):
+            return NOTHING_GRANTED
+        case _:
+            return state
+
+
+def counted_step(state: Counted, event: Event, before: Horizon) -> Counted:
+    """Fold one event, before which the model saw `before`. A copy of an old reply, an interrupted one and one without usage
+    count for nothing; nor does a prompt of no tokens, which providers report that do not count, or figures that cannot be."""
+    reply, header = event.data, before.header
+    if not isinstance(reply, AssistantMessage) or event.surface_op != "append" or reply.interrupted or header is None:
+        return state
+    if reply.usage is None or reply.usage.prompt_tokens <= 0 or not reply.usage.is_possible:
+        return state
+    model, nodes = f"{reply.provider}/{reply.model}", before.surface.nodes
+    call = CountedCall(model, reply.turn, reply.step, reply.usage.total_tokens, canonical_header(header), nodes, event)
+    return (*[one for one in state if one.model != model], call)
+
+
+_OF_TURNS_ALONE: Final = frozenset((AssistantChunk, RequestSent, ToolCall, TurnStart, TurnEnd))
+"""Data that changes the turn's state alone: over nine of ten events."""
+_OF_INPUTS: Final = frozenset((InputAccepted, UserMessage, ContextMessage, SteeringMessage, InputSettled, InstanceStart))
+"""Data that may change which inputs wait."""
+_OF_GRANTS: Final = frozenset((ApprovalAsked, ApprovalDecided, InstanceStart))
+"""Data that may change what is allowed."""
