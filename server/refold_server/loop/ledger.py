@@ -6,7 +6,7 @@ log's grammar forbids never enters it. Must not know of connections, clients or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import chain
 from typing import Final
 
@@ -29,7 +29,7 @@ from refold_protocol.session.messages import ToolCallBlock
 from refold_protocol.session.skimmed_turns import SkimmedTurns
 from refold_protocol.session.turn_skim import Skimmed
 from refold_protocol.session.work import Work
-from refold_server.loop.folds import NOTHING_KNOWN, Folds, folds_over, folds_step
+from refold_server.loop.folds import NOTHING_KNOWN, Folds, fold_all, folds_over, folds_step
 from refold_server.loop.reading import turns_skimmed, turns_skimmed_in_slices
 from refold_storage.backlog import same_error
 from refold_storage.interface import Handle
@@ -45,7 +45,6 @@ class Ledger:
     def __init__(self, handle: Handle, *, read: bool = True) -> None:
         self.handle = handle
         self.folds: Folds = NOTHING_KNOWN
-        self._next: Folds = NOTHING_KNOWN
         self._call_ids: set[str] = set()
         self._turn_of_input: dict[InputId, int] = {}
         self._end_of_turn: dict[int, int] = {}
@@ -68,14 +67,14 @@ class Ledger:
         return is_seed(self.handle.record.parent, self.folds.work)
 
     def append(self, *drafts: Draft, closing: bool = False) -> tuple[Event, ...]:
-        """Accept a batch, whole or not at all. What is `closing`, because it ends what stands open, is accepted also where
-        the memory for what waits is used up. Raises InvalidEventError and what the handle raises."""
-        if not drafts:  # the handle asks for no admission then, and `_next` is of another batch
-            return ()
-        events = self.handle.append(drafts, admit=self._admit, closing=closing)
-        self.folds = self._next
-        self._index(events)
-        return events
+        """Seal a batch, fold it, accept it: whole or not at all. What is `closing`, because it ends what stands open, is
+        accepted also where the memory for what waits is used up. Raises InvalidEventError and what the handle raises."""
+        batch = self.handle.seal(drafts, closing=closing)
+        folds = fold_all(batch.events, self.folds)
+        self.handle.accept(batch)
+        self.folds = folds
+        self._index(batch.events)
+        return batch.events
 
     def refuse_stalled(self) -> None:
         """Raise the LogError of the last commit, if that failed: nothing with an effect outside the log begins then."""
@@ -128,12 +127,6 @@ class Ledger:
                     self._index((item,))
         except InvalidEventError as error:
             raise SessionCorruptionError(f"the log breaks its own rules: {error.message}", **error.details) from error
-
-    def _admit(self, events: Sequence[Event]) -> None:
-        state = self.folds
-        for event in events:
-            state = folds_step(state, event)
-        self._next = state
 
     def _index(self, events: Iterable[Event]) -> None:
         for event in events:
