@@ -208,6 +208,7 @@ export type ErrorKind =
   | "approval.settled"
   | "tool.unknown"
   | "tool.exists"
+  | "interrupted"
   | "invariant"
   | "overloaded"
   | "frame.tooLarge"

@@ -59,6 +59,7 @@ KINDS: Final[dict[str, str]] = {
     "approval.settled": "the approval was decided before",
     "tool.unknown": "no such tool",
     "tool.exists": "a tool of that name exists",
+    "interrupted": "the process ended before the work did",
     "invariant": "a rule of refold itself was broken",
     "overloaded": "too many replies wait to be read",
     "frame.tooLarge": "a message above the size limit",

@@ -41,7 +41,7 @@ class Batch(Struct, frozen=True, gc=False):
     head: Head
 
 
-def accept(head: Head, drafts: Sequence[Draft], now: int) -> Batch:
+def batch_of(head: Head, drafts: Sequence[Draft], now: int) -> Batch:
     """Give the batch that `drafts` become behind `head`, at `now` (epoch ms).
 
     Each event gets the next seq and a time that is not before the one of the event before it. Raises InvalidEventError
@@ -66,3 +66,9 @@ def accept(head: Head, drafts: Sequence[Draft], now: int) -> Batch:
         events.append(event)
         digests.append(digest)
     return Batch(tuple(events), tuple(digests), size, Head(seq, time, digest, summary))
+
+
+def check_next(head: Head, batch: Batch) -> None:
+    """Raise InvalidEventError for a batch that was made behind another event than the last one of `head`."""
+    if batch.head.tail - len(batch.events) != head.tail:
+        raise InvalidEventError("a batch was accepted late: other events came after it was sealed")

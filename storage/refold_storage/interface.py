@@ -14,14 +14,12 @@ from typing import Literal, Protocol, TypeAlias
 from refold_protocol.errors import LogError, RefoldError
 from refold_protocol.ids import SessionId, WriterId
 from refold_protocol.session.events import Draft, Event
+from refold_storage.accept import Batch
 from refold_storage.health import Vitals
 from refold_storage.records import Damage, Record
 from refold_storage.session_record import NewSession, Progress, RecentCursor, Recount, SessionRecord, no_progress
 
 Access: TypeAlias = Literal["read", "write"]
-
-Admit: TypeAlias = Callable[[Sequence[Event]], None]
-"""Looks at the sealed events of a batch before any is accepted; whatever it raises leaves the log as it was."""
 
 Observer: TypeAlias = Callable[[Sequence[Event]], None]
 """Told of each accepted batch, synchronously. What it raises is logged and contained; it must not append."""
@@ -94,16 +92,28 @@ class Handle(Protocol):
         its record holds nothing else: that need not be read then, and is not checked."""
         ...
 
-    def append(self, drafts: Sequence[Draft], *, admit: Admit | None = None, closing: bool = False) -> tuple[Event, ...]:
-        """Accept a batch, whole or not at all, and give its events. Synchronous: no await between accepting and telling.
+    def seal(self, drafts: Sequence[Draft], *, closing: bool = False) -> Batch:
+        """Make the batch that `drafts` would be behind the tail. Changes nothing: who does not like it just drops it.
 
-        Each event gets the next seq and max(time of the one before, clock). When this returns the events are ordered
-        and readable here; they survive a crash only after a `flush`. A batch is committed in one transaction. Raises
-        InvalidEventError (from `seal`, or for a call from inside an observer), what `admit` raises,
-        SessionReadOnlyError, SessionHandleClosedError, and, when the memory for accepted events is used up,
-        StorageFullError / LogUnwritableError on a stalled handle, LogBusyError on one whose commits do not keep up. With
-        `closing` the batch is accepted even then: it ends what stands open, so that nothing more will come.
+        Each event gets the next seq and max(time of the one before, clock). Raises InvalidEventError for a draft that
+        cannot be an event, and for a call from inside an observer, SessionReadOnlyError, SessionHandleClosedError, and,
+        when the memory for accepted events is used up, StorageFullError / LogUnwritableError on a stalled handle,
+        LogBusyError on one whose commits do not keep up. With `closing` the batch is made even then: it ends what stands
+        open, so that nothing more will come.
         """
+        ...
+
+    def accept(self, batch: Batch) -> None:
+        """Accept a batch that `seal` made, whole. Synchronous: no await between accepting and telling.
+
+        When this returns the events are ordered and readable here; they survive a crash only after a `flush`. A batch is
+        committed in one transaction. Raises InvalidEventError for one that does not begin right behind the tail, or for a
+        call from inside an observer, SessionReadOnlyError and SessionHandleClosedError; the log is what it was then.
+        """
+        ...
+
+    def append(self, drafts: Sequence[Draft], *, closing: bool = False) -> tuple[Event, ...]:
+        """Seal `drafts` and accept the batch; give its events. Raises what the two raise."""
         ...
 
     async def flush(self, up_to: int | None = None, *, timeout: float | None = None) -> int:

@@ -21,10 +21,11 @@ from refold_protocol.errors import (
 from refold_protocol.ids import SessionId, WriterId
 from refold_protocol.session.events import Draft, Event
 from refold_storage import catalog
+from refold_storage.accept import Batch
 from refold_storage.catalog import SessionRow
 from refold_storage.environment import Environment
 from refold_storage.inspection import inspect_records
-from refold_storage.interface import Access, Admit, DurableWatcher, Observer, SessionRecord, TroubleWatcher
+from refold_storage.interface import Access, DurableWatcher, Observer, SessionRecord, TroubleWatcher
 from refold_storage.listeners import Listeners
 from refold_storage.reading import (
     BATCH_BYTES,
@@ -117,11 +118,24 @@ class ReadHandle:
         self._check_open()
         return inspect_records(self._environment, self._row, self._check_open, agreed=self._agreed)
 
-    def append(self, drafts: Sequence[Draft], *, admit: Admit | None = None, closing: bool = False) -> tuple[Event, ...]:
+    def seal(self, drafts: Sequence[Draft], *, closing: bool = False) -> Batch:
         """Raise SessionReadOnlyError."""
-        del drafts, admit, closing
+        del drafts, closing
+        raise self._refusal()
+
+    def accept(self, batch: Batch) -> None:
+        """Raise SessionReadOnlyError."""
+        del batch
+        raise self._refusal()
+
+    def append(self, drafts: Sequence[Draft], *, closing: bool = False) -> tuple[Event, ...]:
+        """Raise SessionReadOnlyError."""
+        del drafts, closing
+        raise self._refusal()
+
+    def _refusal(self) -> SessionReadOnlyError:
         self._check_open()
-        raise SessionReadOnlyError(f"session {self._session} was opened for reading", session=self._session)
+        return SessionReadOnlyError(f"session {self._session} was opened for reading", session=self._session)
 
     async def flush(self, up_to: int | None = None, *, timeout: float | None = None) -> int:  # noqa: ARG002
         """Give `durable`: nothing here waits for a commit."""

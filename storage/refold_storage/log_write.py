@@ -22,11 +22,11 @@ from refold_protocol.errors import (
 )
 from refold_protocol.ids import SessionId, WriterId
 from refold_protocol.session.events import Draft, Event
-from refold_storage.accept import accept
+from refold_storage.accept import Batch, batch_of, check_next
 from refold_storage.backlog import Backlog, Waiter, same_error
 from refold_storage.commit import CommitQueue
 from refold_storage.inspection import inspect_records
-from refold_storage.interface import Access, Admit, Clock, DurableWatcher, Observer, SessionRecord, TroubleWatcher
+from refold_storage.interface import Access, Clock, DurableWatcher, Observer, SessionRecord, TroubleWatcher
 from refold_storage.listeners import Listeners
 from refold_storage.reading import BATCH_BYTES, check_range, committed_lines, decode_lines, gather_lines, walk_records
 from refold_storage.records import Damage, Record
@@ -127,26 +127,30 @@ class WriteHandle:
         self._check_open()
         return inspect_records(self._commits.environment, self._backlog.row, self._check_open)
 
-    def append(self, drafts: Sequence[Draft], *, admit: Admit | None = None, closing: bool = False) -> tuple[Event, ...]:
-        """Accept a batch; see `interface.Handle.append`."""
-        backlog = self._backlog
-        if self._closing is not None:
-            self._check_open()
-        if self._accepting:
-            raise InvalidEventError("an append from inside another one, by an observer or an admission check")
-        if backlog.size > self._limits.backlog_bytes and not closing:
+    def seal(self, drafts: Sequence[Draft], *, closing: bool = False) -> Batch:
+        """Make a batch; see `interface.Handle.seal`."""
+        self._check_appending()
+        if self._backlog.size > self._limits.backlog_bytes and not closing:
             raise self._overflow()
-        if not drafts:
-            return ()
-        batch = accept(backlog.head, drafts, self._clock())
+        return batch_of(self._backlog.head, drafts, self._clock())
+
+    def accept(self, batch: Batch) -> None:
+        """Accept a batch; see `interface.Handle.accept`."""
+        self._check_appending()
+        check_next(self._backlog.head, batch)
+        if not batch.events:
+            return
         self._accepting = True
         try:
-            if admit is not None:
-                admit(batch.events)
-            self._commits.add(backlog, batch)
+            self._commits.add(self._backlog, batch)
             self._observers.tell(batch.events)
         finally:
             self._accepting = False
+
+    def append(self, drafts: Sequence[Draft], *, closing: bool = False) -> tuple[Event, ...]:
+        """Seal and accept; see `interface.Handle.append`."""
+        batch = self.seal(drafts, closing=closing)
+        self.accept(batch)
         return batch.events
 
     async def flush(self, up_to: int | None = None, *, timeout: float | None = None) -> int:
@@ -183,6 +187,12 @@ class WriteHandle:
         elif self._closing.done():
             return
         await asyncio.shield(self._closing)
+
+    def _check_appending(self) -> None:
+        if self._closing is not None:
+            self._check_open()
+        if self._accepting:
+            raise InvalidEventError("an append from inside another one, by an observer")
 
     async def _close(self) -> None:
         try:

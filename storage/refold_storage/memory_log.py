@@ -22,10 +22,10 @@ from refold_protocol.errors import (
 )
 from refold_protocol.ids import SessionId, WriterId
 from refold_protocol.session.events import Draft, Event
-from refold_storage.accept import EMPTY_HEAD, Batch, Head, accept
+from refold_storage.accept import EMPTY_HEAD, Batch, Head, batch_of, check_next
 from refold_storage.backlog import same_error
 from refold_storage.catalog import SessionRow
-from refold_storage.interface import Access, Admit, Clock, DurableWatcher, Observer, SessionRecord, TroubleWatcher
+from refold_storage.interface import Access, Clock, DurableWatcher, Observer, SessionRecord, TroubleWatcher
 from refold_storage.listeners import Listeners
 from refold_storage.reading import check_range
 from refold_storage.records import MAX_EVENTS, Damage, Record, run_of
@@ -175,26 +175,30 @@ class MemoryHandle:
         """Iterate over the committed log in runs; nothing here is ever damaged."""
         return self.records()
 
-    def append(self, drafts: Sequence[Draft], *, admit: Admit | None = None, closing: bool = False) -> tuple[Event, ...]:
-        """Accept a batch; see `interface.Handle.append`."""
-        self._check_open()
-        if self._writer is None:
-            raise SessionReadOnlyError(f"session {self.id} was opened for reading", session=self.id)
-        if self._accepting:
-            raise InvalidEventError("an append from inside another one, by an observer or an admission check")
+    def seal(self, drafts: Sequence[Draft], *, closing: bool = False) -> Batch:
+        """Make a batch; see `interface.Handle.seal`."""
+        self._check_appending()
         if self._size > self._medium.backlog_bytes and self.trouble is not None and not closing:
             raise type(self.trouble)(f"{self._size} bytes of events wait, and no more are taken: {self.trouble.message}")
-        if not drafts:
-            return ()
-        batch = accept(self._head, drafts, self._medium.clock())
+        return batch_of(self._head, drafts, self._medium.clock())
+
+    def accept(self, batch: Batch) -> None:
+        """Accept a batch; see `interface.Handle.accept`."""
+        self._check_appending()
+        check_next(self._head, batch)
+        if not batch.events:
+            return
         self._accepting = True
         try:
-            if admit is not None:
-                admit(batch.events)
             self._take_in(batch)
             self._observers.tell(batch.events)
         finally:
             self._accepting = False
+
+    def append(self, drafts: Sequence[Draft], *, closing: bool = False) -> tuple[Event, ...]:
+        """Seal and accept; see `interface.Handle.append`."""
+        batch = self.seal(drafts, closing=closing)
+        self.accept(batch)
         return batch.events
 
     async def flush(self, up_to: int | None = None, *, timeout: float | None = None) -> int:  # noqa: ARG002
@@ -245,6 +249,13 @@ class MemoryHandle:
             self._troubled.clear()
             self._stop_broken()
             self._on_close(self)
+
+    def _check_appending(self) -> None:
+        self._check_open()
+        if self._writer is None:
+            raise SessionReadOnlyError(f"session {self.id} was opened for reading", session=self.id)
+        if self._accepting:
+            raise InvalidEventError("an append from inside another one, by an observer")
 
     def _take_in(self, batch: Batch) -> None:
         self._events.extend(batch.events)

@@ -225,18 +225,24 @@ async def test_an_empty_batch_changes_nothing(store: Store) -> None:
     assert handle.record.writers == ()
 
 
-async def test_admission_sees_the_sealed_batch_and_can_refuse_it(store: Store) -> None:
+async def test_a_sealed_batch_is_what_is_accepted_and_changes_nothing_before(store: Store) -> None:
     handle = await store.create(NEW)
-    seen: list[Sequence[Event]] = []
-    events = handle.append(chunks(2), admit=seen.append)
-    assert [list(batch) for batch in seen] == [list(events)]
-
-    def refuse(batch: Sequence[Event]) -> None:
-        raise InvalidEventError("not now")
-
+    handle.append(chunks(1))
     before = (handle.tail, handle.head_digest, handle.record)
-    with pytest.raises(InvalidEventError, match="not now"):
-        handle.append(chunks(2), admit=refuse)
+    batch = handle.seal(chunks(2))
+    assert [event.seq for event in batch.events] == [1, 2]
+    assert (handle.tail, handle.head_digest, handle.record) == before
+    handle.accept(batch)
+    assert lines_of(handle)[1:] == [event.line for event in batch.events]
+
+
+async def test_a_batch_is_refused_once_other_events_came_after_it_was_sealed(store: Store) -> None:
+    handle = await store.create(NEW)
+    batch = handle.seal(chunks(2))
+    handle.append(chunks(1))
+    before = (handle.tail, handle.head_digest, handle.record)
+    with pytest.raises(InvalidEventError, match="late"):
+        handle.accept(batch)
     assert (handle.tail, handle.head_digest, handle.record) == before
 
 
@@ -277,8 +283,8 @@ async def test_an_append_from_inside_an_append_is_refused(store: Store) -> None:
         refused.append(caught.value)
 
     handle.observe(intrude)
-    handle.append(chunks(1), admit=intrude)
-    assert len(refused) == 2
+    handle.append(chunks(1))
+    assert len(refused) == 1
     assert handle.tail == 0
     assert handle.append(chunks(1))[0].seq == 1
 

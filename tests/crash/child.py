@@ -19,12 +19,12 @@ from msgspec import Struct
 
 from refold_protocol.rpc.framing import FrameReader
 from refold_protocol.rpc.lifecycle import Lifecycle
-from refold_protocol.session.events import Event
 from refold_server import host, stores
 from refold_server.daemon import Daemon, places
 from refold_server.rpc.descriptors import Descriptors
 from refold_server.rpc.endpoint import Endpoint
 from refold_server.rpc.handover import Handover
+from refold_storage.accept import Batch
 from refold_storage.log_write import WriteHandle
 from tests.crash.model import SeededModel
 from tests.crash.pipe import Pipe, now_ms
@@ -125,14 +125,13 @@ async def serve(ground: Ground, person: Any) -> None:
 
 def tell_of_accepted(pipe: Pipe, also: Callable[[], None] = lambda: None) -> None:
     """Say of each batch, the moment it was accepted, where its log ends then; and call `also`."""
-    inner = WriteHandle.append
+    inner = WriteHandle.accept
 
     @functools.wraps(inner)
-    def append(self: WriteHandle, *given: Any, **more: Any) -> tuple[Event, ...]:
-        events = inner(self, *given, **more)
-        if events:
-            pipe.say("+", f"{self.id} {events[-1].seq} {now_ms()}".encode())
+    def accept(self: WriteHandle, batch: Batch) -> None:
+        inner(self, batch)
+        if batch.events:
+            pipe.say("+", f"{self.id} {batch.events[-1].seq} {now_ms()}".encode())
             also()
-        return events
 
-    WriteHandle.append = append
+    WriteHandle.accept = accept

@@ -10,6 +10,7 @@ import pytest
 from refold_client import Client, RpcError
 from refold_protocol.session.closers import drafts_as_events, interrupted_turn_closers
 from refold_protocol.session.codec import decode_event
+from refold_protocol.session.events import TurnEnd, TurnStart
 from refold_protocol.session.surface import fold_surface
 from refold_protocol.session.transcript import transcript
 from tests.support.chat_stream import call, calls, chunk, reply, text
@@ -60,14 +61,17 @@ async def test_a_view_as_of_any_event_is_what_its_prefix_says(place: Place) -> N
         for at in range(-1, len(lines)):
             assert (await client.read(session, "events", at=at)).get("events") == recorded[: at + 1]
             known = lines[: at + 1]
-            whole = [*known, *drafts_as_events(interrupted_turn_closers(known), at)]
+            closers = interrupted_turn_closers(known) if at == len(lines) - 1 else ()  # only the end of a log is balanced
+            whole = [*known, *drafts_as_events(closers, at)]
             nodes = (await client.read(session, "surface", at=at))["nodes"]
             assert [node["seq"] for node in nodes] == [node.seq for node in fold_surface(whole).nodes]
             entries = (await client.read(session, "transcript", at=at))["entries"]
             assert [(entry["seq"], entry["kind"]) for entry in entries] == [(row.seq, row.kind) for row in transcript(whole)]
             header = (await client.read(session, "header", at=at))["header"]
             assert (header is None) == (at < next(row["seq"] for row in recorded if row["type"] == "request/header"))
-            assert (await client.read(session, "status", at=at))["status"] == {"status": "idle"}
+            open_turn = [row.data.turn for row in whole if isinstance(row.data, TurnStart)][sum(isinstance(row.data, TurnEnd) for row in whole) :]
+            then = {"status": "running", "turn": open_turn[0]} if open_turn else {"status": "idle"}
+            assert (await client.read(session, "status", at=at))["status"] == then
 
 
 async def test_a_cold_view_shows_what_the_next_writer_will_write(place: Place) -> None:

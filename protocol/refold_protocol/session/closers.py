@@ -35,7 +35,7 @@ _NOT_STARTED_TEXT = "This call did not run: the session was interrupted before t
 _UNKNOWN_TEXT = (
     "The session was interrupted while this tool ran, so its outcome is unknown. Check what it did before you try again."
 )
-_NOTHING_CHANGED = TurnError("invariant", "The compaction was interrupted; nothing was changed.")
+_NOTHING_CHANGED = TurnError("interrupted", "The compaction was interrupted; nothing was changed.")
 _CLOSER = Source("closer")
 
 

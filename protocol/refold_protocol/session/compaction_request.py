@@ -9,7 +9,6 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold_protocol.errors import InvariantError
 from refold_protocol.session.events import CompactStart, Event
 from refold_protocol.session.header import canonical_header
 from refold_protocol.session.header_types import EpochHeader
@@ -37,11 +36,10 @@ def region_nodes(asked: OpenCompaction) -> tuple[Event, ...]:
 
 
 def summary_request(asked: OpenCompaction) -> Request:
-    """Give the request of a compaction. Raises InvalidEventError for a range that is not on the surface, InvariantError
-    before any header: nothing was ever asked then."""
-    if asked.header is None:
-        raise InvariantError(f"the compaction at {asked.seq} has no header to go by")
+    """Give the request of a compaction: with the header in force, or, before any request, with its config alone. Raises
+    InvalidEventError for a range that is not on the surface."""
+    header = asked.header or EpochHeader(asked.start.config)
     derived = (derive_message(node) for node in region_nodes(asked))
     messages = [message for message in derived if message is not None]
     messages.append(Message("user", text_content(asked.start.instructions)))
-    return Request(canonical_header(replace(asked.header, config=asked.start.config)), Tape(messages))
+    return Request(canonical_header(replace(header, config=asked.start.config)), Tape(messages))

@@ -15,8 +15,8 @@ from refold_protocol.session.meter import Pressure
 from refold_protocol.session.region import Region, region_of
 from refold_server.compaction.policy import Bounds
 
-_SHARE: Final = 8
-"""At least one in so many tokens of the window is left for the summary."""
+_SHARES: Final = (8, 32)
+"""One in so many tokens of the window is left for the summary: the second where nothing can be summed up with the first."""
 
 
 class Plan(Struct, frozen=True, gc=False):
@@ -43,7 +43,12 @@ class Ground(Struct, frozen=True):
 def planned(ground: Ground, retain: int, region_most: int | None = None) -> Plan | None:
     """Plan the compaction of all but `retain` tokens, of a region that costs at most `region_most` by estimate. None where
     nothing can be summed up."""
-    reserve = max(1, min(ground.most, ground.window // _SHARE))
+    plans = (_planned(ground, retain, region_most, share) for share in _SHARES)
+    return next((plan for plan in plans if plan is not None), None)
+
+
+def _planned(ground: Ground, retain: int, region_most: int | None, share: int) -> Plan | None:
+    reserve = max(1, min(ground.most, ground.window // share))
     room = int((ground.window - reserve) / ground.scale) - ground.beside
     most = room if region_most is None else min(room, region_most)
     region = region_of(ground.nodes, ground.prices, int(retain / ground.scale), most)

@@ -127,7 +127,15 @@ async def _summary(instance: Instance, place: HookContext, plan: Plan, attempt: 
     async def own() -> Summary:
         return await _ask(instance, place, request, attempt)
 
-    return await instance.seams.summarise(Summarising(place, request, asked.start.instructions, plan.cap), own)
+    summarising = Summarising(place, request, asked.start.instructions, plan.cap, _live_prefix(instance))
+    return await instance.seams.summarise(summarising, own)
+
+
+def _live_prefix(instance: Instance) -> tuple[Message, ...]:
+    """Give the prefix of this instance; before it was composed, the recorded one."""
+    header = instance.ledger.folds.horizon.header
+    recorded = None if header is None else header.message_prefix
+    return (recorded if instance.prefix is None else instance.prefix) or ()
 
 
 async def _ask(instance: Instance, place: HookContext, request: Request, attempt: int) -> Summary:

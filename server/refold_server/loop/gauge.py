@@ -54,15 +54,10 @@ class Aim(Struct, frozen=True, gc=False):
     refused: bool = False
 
 
-async def gauge_of(
-    instance: Instance, system: str | None = None, prefix: tuple[Message, ...] | None = None, *, named: bool = False
-) -> Gauge | None:
-    """Measure what the next request would cost; `system` and `prefix` are those that it would have, None: the last ones.
-    None before any request, and, unless `named`, for a model without a meter. Raises TokenMeterError and ConfigError."""
+async def gauge_of(instance: Instance, live: EpochHeader | None = None, *, named: bool = False) -> Gauge | None:
+    """Measure what the next request would cost with the header `live`, None: the recorded one. None, unless `named`, for a
+    model without a meter. Raises TokenMeterError, ConfigError, ProviderError `model.unconfigured`."""
     ledger = instance.ledger
-    header = ledger.folds.horizon.header
-    if header is None:
-        return None
     config = instance.next_config()
     model = f"{config.provider}/{config.model}"
     try:
@@ -72,9 +67,8 @@ async def gauge_of(
             raise
         return None
     await meter.catch_up(ledger)
-    wanted = replace(header, config=config)
-    if system is not None:
-        wanted = EpochHeader(config, system, header.tools, prefix)
+    recorded = ledger.folds.horizon.header or EpochHeader(config)
+    wanted = replace(recorded, config=config) if live is None else live
     policy = instance.host.compaction(model, ledger.folds.settings)
     bounds = bounds_of(policy, meter.profile.window)
     pressure = meter.measure(ledger, canonical_header(wanted))
@@ -102,11 +96,12 @@ def why_no_plan(instance: Instance, gauge: Gauge, aim: Aim) -> str:
 def _ground(instance: Instance, gauge: Gauge, aim: Aim) -> Ground:
     asked = gauge.meter.estimate_message(Message("user", text_content(instructions(aim.wishes))))
     config = summary_config(instance, gauge)
+    header = replace(instance.ledger.folds.horizon.header or EpochHeader(config), config=config)
     bound = gauge.policy.summary_max_tokens
     return Ground(
         instance.ledger.folds.horizon.surface.nodes,
         gauge.prices(),
-        gauge.pressure.header + asked,
+        gauge.meter.estimate_header(canonical_header(header)) + asked,  # that of the call: a live one may be larger, or smaller
         gauge.meter.estimate_message(Message("user", text_content(replacement("")))),
         _window(instance, gauge, config),
         bound if config.max_tokens is None else min(bound, config.max_tokens),

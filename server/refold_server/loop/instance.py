@@ -149,13 +149,16 @@ class Instance:
         are answered with an error. Every provider renders tools before the history, so a list that changed otherwise would
         make it be paid again.
         """
+        self._tools = self.next_tools(offered, config)
+        self._generation = self.ledger.folds.horizon.surface.replace_generation
+        return self._tools
+
+    def next_tools(self, offered: tuple[ToolSchema, ...], config: CallConfig) -> tuple[ToolSchema, ...]:
+        """Give the tools that the next request would have, without deciding it."""
         horizon = self.ledger.folds.horizon
         before = None if horizon.header is None else (horizon.header.config.provider, horizon.header.config.model)
         breaks = before != (config.provider, config.model) or horizon.surface.replace_generation != self._generation
-        if self._tools is None or breaks:
-            self._tools = self._in_order(offered)
-            self._generation = horizon.surface.replace_generation
-        return self._tools
+        return self._in_order(offered) if self._tools is None or breaks else self._tools
 
     def thaw_tools(self) -> None:
         """Let new and changed tools join with the next request: the user asked for it and pays the history again."""

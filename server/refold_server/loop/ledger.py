@@ -6,7 +6,7 @@ log's grammar forbids never enters it. Must not know of connections, clients or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import anyio.lowlevel
@@ -27,7 +27,7 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.grammar import TurnState
 from refold_protocol.session.messages import ToolCallBlock
-from refold_protocol.session.session_state import NO_EVENTS, SessionState, fold
+from refold_protocol.session.session_state import NO_EVENTS, SessionState, fold_all
 from refold_server.loop.log_loading import load_slices
 from refold_storage.backlog import same_error
 from refold_storage.interface import Handle
@@ -45,7 +45,6 @@ class Ledger:
         self.opened_at: Final = handle.tail
         """The last seq of what was there already; −1 for a new session."""
         self.folds: SessionState = NO_EVENTS
-        self._next: SessionState = NO_EVENTS
         self._call_ids: set[str] = set()
         self._turn_of_input: dict[InputId, int] = {}
         self._end_of_turn: dict[int, int] = {}
@@ -70,14 +69,14 @@ class Ledger:
         return is_seed(self.handle.record.parent, self.folds.work)
 
     def append(self, *drafts: Draft, closing: bool = False) -> tuple[Event, ...]:
-        """Accept a batch, whole or not at all. What is `closing`, because it ends what stands open, is accepted also where
-        the memory for what waits is used up. Raises InvalidEventError and what the handle raises."""
-        if not drafts:  # the handle asks for no admission then, and `_next` is of another batch
-            return ()
-        events = self.handle.append(drafts, admit=self._admit, closing=closing)
-        self.folds = self._next
-        self._index(events)
-        return events
+        """Seal a batch, fold it, accept it: whole or not at all. What is `closing`, because it ends what stands open, is
+        accepted also where the memory for what waits is used up. Raises InvalidEventError and what the handle raises."""
+        batch = self.handle.seal(drafts, closing=closing)
+        state = fold_all(batch.events, self.folds)
+        self.handle.accept(batch)
+        self.folds = state
+        self._index(batch.events)
+        return batch.events
 
     def refuse_stalled(self) -> None:
         """Raise the LogError of the last commit, if that failed: nothing with an effect outside the log begins then."""
@@ -117,12 +116,6 @@ class Ledger:
         if seq is None or (self._last_end is not None and self._last_end.seq == seq):
             return None if seq is None else self._last_end
         return next(iter(self.handle.read(seq, seq)))
-
-    def _admit(self, events: Sequence[Event]) -> None:
-        state = self.folds
-        for event in events:
-            state = fold(state, event)
-        self._next = state
 
     def _index(self, events: Iterable[Event]) -> None:
         for event in events:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from refold_protocol.errors import LogError, ProviderError, RefoldError
 from refold_protocol.session.closers import partial_reply
 from refold_protocol.session.events import Draft, StepEnd
+from refold_protocol.session.header_types import EpochHeader
 from refold_protocol.session.messages import Message
 from refold_server.compaction.failure import CompactionError
 from refold_server.compaction.plan import Plan
@@ -34,7 +35,7 @@ from refold_server.loop.gauge import (
     worthwhile,
 )
 from refold_server.loop.instance import Instance
-from refold_server.plugins.hook_table import HookContext
+from refold_server.plugins.hook_table import Assembled, HookContext
 
 MOST_IN_A_ROW: Final = 4
 """So many compactions follow each other before a step goes on with what there is."""
@@ -50,12 +51,12 @@ class Room:
         self._failed = False
         self._overflowed: str | None = None
 
-    async def make(self, place: HookContext, system: str, prefix: tuple[Message, ...]) -> None:
-        """Compact the history while the next request, with this system text and prefix, would reach the threshold. Raises
+    async def make(self, place: HookContext, offered: Assembled, prefix: tuple[Message, ...]) -> None:
+        """Compact the history while the next request, with what is offered beside it, would reach the threshold. Raises
         LogError alone: a history that could not be compacted is sent whole."""
         for _ in range(MOST_IN_A_ROW):
             try:
-                if self._failed or not await self._relieved(place, system, prefix):
+                if self._failed or not await self._relieved(place, offered, prefix):
                     return
             except LogError:
                 raise
@@ -100,11 +101,13 @@ class Room:
         saved = f"{landed.shadowed:,} tokens of it became {landed.tokens:,} by estimate"
         return f"The history was compacted once in this turn ({saved}), and it still does not fit."
 
-    async def _relieved(self, place: HookContext, system: str, prefix: tuple[Message, ...]) -> bool:
+    async def _relieved(self, place: HookContext, offered: Assembled, prefix: tuple[Message, ...]) -> bool:
         """Make room once if the threshold is reached; tell whether anything was done. Large results are cut first: that costs
         no call. What is summed up is not cut before, because the summary would be made from less and paid in full."""
         instance = self._instance
-        gauge = await gauge_of(instance, system, prefix)
+        config = instance.next_config()
+        tools = instance.next_tools(offered.tools, config)
+        gauge = await gauge_of(instance, EpochHeader(config, offered.system, tools, prefix))
         if gauge is None or not gauge.policy.auto or gauge.pressure.tokens < gauge.bounds.threshold:
             return False
         aim = Aim("pressure", gauge.bounds.retain)
@@ -125,9 +128,10 @@ async def compact_now(instance: Instance, place: HookContext, wishes: str | None
     """Compact all of the history, because somebody asked for it; `begin` is called once it is known that there is something
     to do, before anything is recorded. Raises TokenMeterError, CompactionError, ProviderError with the history unchanged,
     LogError."""
-    gauge = await gauge_of(instance, named=True)
+    horizon = instance.ledger.folds.horizon
+    gauge = None if horizon.header is None and not horizon.surface.nodes else await gauge_of(instance, named=True)
     if gauge is None:
-        raise CompactionError("Nothing was asked in this session yet, so there is nothing to sum up.")
+        raise CompactionError("Nothing was said in this session yet, so there is nothing to sum up.")
     aim = Aim("user", 0, wishes)
     plan = plan_of(instance, gauge, aim)
     if plan is None:

@@ -54,7 +54,7 @@ async def run_step(instance: Instance, room: Room, turn: int, step: int) -> Step
     context = await seams.pre_step(place, offered, prefix)
     join_before_step(ledger, turn)  # what arrived meanwhile belongs to this request as well
     ledger.append(*(Draft(message, surface_op="append") for message in context))
-    await room.make(place, offered.system, prefix)
+    await room.make(place, offered, prefix)
     join_before_step(ledger, turn)
     ledger.append(Draft(StepStart(turn, step)))
     request = await _record_header(instance, place, offered)

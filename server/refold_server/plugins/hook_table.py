@@ -168,12 +168,14 @@ class GoOn(Struct, frozen=True, gc=False):
 
 class Summarising(Struct, frozen=True, gc=False):
     """compaction/summarise: a region of the history is about to be summed up. `request` is what the model would be asked: the
-    region as it was sent, and the instructions as its last message. A summary has at most `max_tokens` tokens."""
+    region as it was sent, and the instructions as its last message. A summary has at most `max_tokens` tokens. `prefix` is
+    the one that stands before the history from now on: `request` has that of the last request."""
 
     place: HookContext
     request: Request
     instructions: str
     max_tokens: int
+    prefix: tuple[Message, ...] = ()
 
 
 class Summary(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):

@@ -61,6 +61,12 @@ def test_a_region_is_bounded_by_what_the_call_may_hold() -> None:
     assert (plan.region.tokens, plan.cap) == (3_000, 500), "an eighth of the window is left for the summary"
 
 
+def test_less_is_left_for_the_summary_where_nothing_can_be_summed_up_otherwise() -> None:
+    plan = planned(Ground(nodes(10), (100,) * 10, 3_450, 50, 4_000, 8_192), retain=0)
+    assert plan is not None
+    assert (plan.region.tokens, plan.cap) == (400, 150)
+
+
 def test_a_region_that_no_summary_can_be_shorter_than_is_left_alone() -> None:
     assert planned(Ground(nodes(2), (25, 25), 10, 50, 4_000, 100), retain=0) is None
     assert planned(Ground(nodes(2), (26, 25), 10, 50, 4_000, 100), retain=0) is not None

@@ -246,7 +246,7 @@ async def test_a_compaction_waits_for_no_turn_and_a_turn_for_none_but_in_a_queue
 async def test_a_session_that_asked_nothing_yet_has_nothing_to_sum_up() -> None:
     around = host()
     async with scripted_session(around) as session:
-        with pytest.raises(CompactionError, match="Nothing was asked"):
+        with pytest.raises(CompactionError, match="Nothing was said"):
             await compact_session(session)
         assert session.ledger.handle.tail < 0, "a session that never received work leaves no record"
 
