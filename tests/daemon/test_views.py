@@ -69,8 +69,9 @@ async def test_a_view_as_of_any_event_is_what_its_prefix_says(place: Place) -> N
             assert [(entry["seq"], entry["kind"]) for entry in entries] == [(row.seq, row.kind) for row in transcript(whole)]
             header = (await client.read(session, "header", at=at))["header"]
             assert (header is None) == (at < next(row["seq"] for row in recorded if row["type"] == "request/header"))
-            open_turn = [row.data.turn for row in whole if isinstance(row.data, TurnStart)][sum(isinstance(row.data, TurnEnd) for row in whole) :]
-            then = {"status": "running", "turn": open_turn[0]} if open_turn else {"status": "idle"}
+            ended = sum(isinstance(row.data, TurnEnd) for row in whole)
+            running = [row.data.turn for row in whole if isinstance(row.data, TurnStart)][ended:]
+            then = {"status": "running", "turn": running[0]} if running else {"status": "idle"}
             assert (await client.read(session, "status", at=at))["status"] == then
 
 
