@@ -1,4 +1,15 @@
-"""The offline check: whether a log agrees with itself, and whether each request that it says was sent follows from it.
+"""Owns the comparison of a log's lines with the digests that its records carry, so that a change is found where it is.
+
+A record's digest is the only one known between its ends. After a record that does not fit there are two ways to go on,
+from what it says and from what its lines give; the next digest that is met shows which of them was right, and with that
+what was changed. Pure: lines and digests come in, breaks go out.
+
+Owns the pairing check: in a request, every call has exactly one result, and every result its call just before.
+
+Pairing goes by position within the step: ids may repeat across turns. Providers refuse a history that breaks this, for
+ever; so it is checked wherever a request is vouched for.
+
+The offline check: whether a log agrees with itself, and whether each request that it says was sent follows from it.
 
 Pure: it is fed the exact lines, oldest first, and keeps what the folds keep. It shares no cache with the process that wrote
 the log. Three verdicts on a body: equal, different, and not shipped, when this release lacks the encoder's version.
@@ -7,17 +18,124 @@ the log. Three verdicts on a body: equal, different, and not shipped, when this 
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from refold_protocol.chain_check import ChainCheck
 from refold_protocol.dialects.dialect import BodyEncoder
-from refold_protocol.dialects.registry import dialect_named, ships_encoder
+from refold_protocol.dialects.dialect_table import dialect_named, ships_encoder
 from refold_protocol.errors import RefoldError, SessionCorruptionError, SessionFormatUnsupportedError
-from refold_protocol.session.codec import decode_event
+from refold_protocol.session.append_only_list import Tape
+from refold_protocol.session.codec import CHAIN_START, chain_step, decode_event
 from refold_protocol.session.events import EncoderId, Event, Replace, RequestHeaderDelta, RequestSent
-from refold_protocol.session.pairing import PairingCheck, pairing_faults
-from refold_protocol.session.rebuild import sent_request_of
-from refold_protocol.session.request import Request, RequestDigest, request_sha256
+from refold_protocol.session.messages import Message, ToolCallBlock, ToolResultBlock
+from refold_protocol.session.request import Request, RequestDigest, request_sha256, sent_request_of
 from refold_protocol.session.session_state import NO_EVENTS, SessionState, fold
+
+
+class Break(Struct, frozen=True, gc=False):
+    """A record whose lines do not give the digest that it carries: the seqs of its first and last event."""
+
+    first: int
+    last: int
+    message: str
+
+
+class ChainCheck:
+    """Checks the chain of one log. Feed every line, and tell where a record ends or is lost."""
+
+    def __init__(self) -> None:
+        self._digest: bytes | None = CHAIN_START
+        self._other: bytes | None = None
+        self._doubtful = False
+        self._breaks: list[Break] = []
+
+    @property
+    def digest(self) -> bytes | None:
+        """The digest after the lines so far, going on from what records say; None when that is not known."""
+        return self._digest
+
+    @property
+    def breaks(self) -> tuple[Break, ...]:
+        """The records that do not fit, in order."""
+        return tuple(self._breaks)
+
+    def feed(self, line: bytes) -> None:
+        """Go on by one line."""
+        if self._digest is not None:
+            self._digest = chain_step(self._digest, line)
+        if self._other is not None:
+            self._other = chain_step(self._other, line)
+
+    def end_record(self, first: int, last: int, digest: bytes, *, misplaced: bool = False) -> None:
+        """The record of the events `first` to `last` ends here and carries `digest`. `misplaced`: its lines say that they
+        belong elsewhere, and then so may its digest; the record behind it is not blamed for that."""
+        given = self._digest
+        if given is None or self.agrees(digest):
+            self._other = None
+        else:
+            self._breaks.append(Break(first, last, f"its lines give {given.hex()}, the record says {digest.hex()}"))
+            self._other = given
+        self._digest, self._doubtful = digest, misplaced
+
+    def agrees(self, digest: bytes) -> bool:
+        """Tell whether `digest` can be the one after the lines so far; if so, the last break is explained by it."""
+        if self._digest is None:
+            return True
+        if digest not in (self._digest, self._other):
+            return self._doubtful
+        if self._other is not None:
+            reason = "a line of it was changed" if digest == self._digest else "its lines are right, its digest was changed"
+            last = self._breaks[-1]
+            self._breaks[-1] = replace(last, message=f"{reason}: {last.message}")
+            self._other = None
+        return True
+
+    def lose(self, digest: bytes | None) -> None:
+        """Lines are missing here; `digest` is what a record says of the last of them, None where no record does."""
+        self._digest, self._other, self._doubtful = digest, None, False
+
+
+class PairingCheck:
+    """Checks requests of one log; of a request that extends the one before, only what is new."""
+
+    def __init__(self) -> None:
+        self._prefix: tuple[Message, ...] | None = None
+        self._history: Tape[Message] = Tape()
+        self._faults: list[str] = []
+        self._waiting: list[tuple[str, str]] = []
+        self._place = 0
+
+    def faults(self, request: Request) -> list[str]:
+        """Give a sentence for each call without a result and each result without a call; nothing when all pair."""
+        if request.header.message_prefix != self._prefix or not request.history.extends(self._history):
+            self._faults, self._waiting, self._place = [], [], 0
+            self._prefix, self._history = request.header.message_prefix, Tape()
+            for message in self._prefix or ():
+                self._look(message)
+        for message in request.history.since(len(self._history)):
+            self._look(message)
+        self._history = request.history
+        return [*self._faults, *(f"call {call} ({name}) has no result" for call, name in self._waiting)]
+
+    def _look(self, message: Message) -> None:
+        results = [block for block in message.content if isinstance(block, ToolResultBlock)]
+        if self._waiting and not results:
+            before = f"before message {self._place}"
+            self._faults.extend(f"call {call} ({name}) has no result {before}" for call, name in self._waiting)
+            self._waiting = []
+        for result in results:
+            call = next((call for call in self._waiting if call[0] == result.tool_call_id), None)
+            if call is None:
+                asked = "which no call before it asks for"
+                self._faults.append(f"message {self._place} answers {result.tool_call_id}, {asked}")
+            else:
+                self._waiting.remove(call)
+        self._waiting.extend((block.id, block.name) for block in message.content if isinstance(block, ToolCallBlock))
+        self._place += 1
+
+
+def pairing_faults(request: Request) -> list[str]:
+    """Check one request from nothing."""
+    return PairingCheck().faults(request)
 
 
 class Difference(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -13,7 +13,7 @@ from msgspec import Struct
 from refold_protocol.errors import ConfigError, ProviderError
 from refold_protocol.session.events import SessionSettings
 from refold_protocol.session.header import canonical_config
-from refold_protocol.session.header_types import CallConfig
+from refold_protocol.session.messages import CallConfig
 from refold_server.config import Config, Mode, ModelConfig, ProviderConfig
 from refold_server.config_faults import described, near
 

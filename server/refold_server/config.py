@@ -20,7 +20,7 @@ from msgspec.structs import fields
 
 from refold_protocol.errors import InvalidJsonError
 from refold_protocol.json_text import JsonText, compact_json
-from refold_protocol.session.density import Counting
+from refold_protocol.session.token_estimate import Counting
 
 
 class Names(Struct, frozen=True):

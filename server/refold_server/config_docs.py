@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from refold_protocol.dialects.registry import DIALECTS
+from refold_protocol.dialects.dialect_table import DIALECTS
 from refold_server.call_config import DEFAULT_MODEL
 from refold_server.config import Config, Setting, settings_of
 from refold_server.config_faults import expected

@@ -26,24 +26,22 @@ from refold_protocol.session.messages import Source
 from refold_server.cli.exit_codes import exit_code_of_error
 from refold_server.config import Config
 from refold_server.config_file import load_config
-from refold_server.enduring import run_to_its_end
-from refold_server.host import Surroundings, surroundings
 from refold_server.lsp.lsp_bridge import LspBridge, pygls_backend
 from refold_server.plugins.plugin_loading import ImportThreads
 from refold_server.rpc.approval_requests import ApprovalRequests
+from refold_server.rpc.connection import Endpoint, EndReason, stdio_endpoint
+from refold_server.rpc.descriptors import Handover
 from refold_server.rpc.dispatch import Handler, Service
-from refold_server.rpc.endings import EndReason
-from refold_server.rpc.endpoint import Endpoint, stdio_endpoint
 from refold_server.rpc.error_stream import stderr_never_waits
 from refold_server.rpc.event_methods import EventMethods
-from refold_server.rpc.handover import Handover
+from refold_server.rpc.progress import Trace
 from refold_server.rpc.routes import routes
 from refold_server.rpc.status_notices import StatusNotices
-from refold_server.rpc.trace import Trace
 from refold_server.rpc.trouble_notices import TroubleNotices
-from refold_server.sessions.registry import Sessions
+from refold_server.runner import run_to_its_end
+from refold_server.services import Surroundings, open_configured_store, surroundings
 from refold_server.sessions.session import Session
-from refold_server.stores import open_configured_store
+from refold_server.sessions.session_registry import Sessions
 
 FINISH_SECONDS: Final = 60.0
 """How long a running step may go on after the client left, with `onDisconnect: finish`."""

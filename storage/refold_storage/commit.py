@@ -1,4 +1,15 @@
-"""Owns the commit thread of an environment: when accepted events are written, and who is told what became of them.
+"""Owns what one commit puts into the database for one session: records, row and the place among recent sessions.
+
+Runs inside the commit thread's transaction and touches nothing else, so it can be repeated after the map grew. The store
+must still stand where this writer left it: if it does not, somebody wrote past the lease, and nothing is written.
+
+Owns one commit from beginning to end: the transaction over all shares, its repetition after the map grew, and what
+each kind of failure means.
+
+Space that ran out means: try again later. A session whose store moved under it is left out. Everything else means that
+the environment cannot be trusted any more. Runs on the commit thread; decides, and leaves acting on it to the caller.
+
+Owns the commit thread of an environment: when accepted events are written, and who is told what became of them.
 
 It commits at once when somebody waits for a flush, else 200 ms after the oldest unwritten event (50 ms while another
 process follows) or at 256 KiB; all sessions that have something go into one transaction. When space ran out nothing is
@@ -13,16 +24,169 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+import lmdb
 from msgspec import Struct
+from msgspec.structs import replace
 
-from refold_protocol.errors import LogError, LogUnwritableError, StorageFullError
-from refold_storage.accept import Batch
-from refold_storage.backlog import Backlog, Share
+from refold_protocol.errors import (
+    LogError,
+    LogUnwritableError,
+    SessionCorruptionError,
+    SessionFormatUnsupportedError,
+    StorageFullError,
+)
+from refold_storage import catalog
+from refold_storage.batch import Batch
+from refold_storage.catalog import CatalogRow
+from refold_storage.disk import is_full
 from refold_storage.environment import Environment
-from refold_storage.transact import FailPoint, Outcome, commit_shares
+from refold_storage.pending_writes import Backlog, Share
+from refold_storage.record_keys import record_key
+from refold_storage.records import Packed, Record, decode_record, pack
+from refold_storage.store_format import DATA_FILE, Databases
+
+if TYPE_CHECKING:
+    Transaction: TypeAlias = lmdb.Transaction[bytes]
+
+
+class CommitOutcome(Struct, frozen=True, gc=False):
+    """What the store holds of a session when the transaction has committed: its row, and its last record if a later
+    commit may extend it."""
+
+    share: Share
+    row: CatalogRow
+    open_run: Record | None
+
+
+class LandingRefusedError(Exception):
+    """One session's share must not be written; the others of the same commit can. Carries the share and the reason."""
+
+    def __init__(self, share: Share, reason: LogUnwritableError) -> None:
+        super().__init__(reason.message)
+        self.share = share
+        self.reason = reason
+
+
+def land(transaction: Transaction, databases: Databases, share: Share) -> CommitOutcome:
+    """Write a share. Raises LandingRefusedError when the store is not where this writer left it, and what lmdb raises."""
+    try:
+        before = catalog.find(transaction, databases, share.row.id)
+        _check_unmoved(share, before)
+        number = before.number if before is not None else catalog.next_number(transaction, databases)
+    except (SessionCorruptionError, SessionFormatUnsupportedError) as error:
+        raise _refused(share, error.message) from None
+    settled = () if share.open_run is None else share.open_run.lines
+    first = share.base.tail + 1 - len(settled)
+    packed = pack(first, [*settled, *share.lines], share.digests, len(settled))
+    put_records(transaction, databases, number, packed)
+    # Whoever archives a session needs no lease, so that flag is the store's and not the writer's.
+    row = replace(share.row, number=number, archived=before is not None and before.archived)
+    catalog.put(transaction, databases, row, before)
+    last = packed[-1]
+    return CommitOutcome(share, row, decode_record(last.first, last.value) if last.may_grow else None)
+
+
+def put_records(transaction: Transaction, databases: Databases, number: int, packed: Sequence[Packed]) -> None:
+    """Store records under a number, the first perhaps in place of an older one. New ones that belong at the very end of
+    the database are appended, which lets LMDB fill its pages to the brim; anywhere else it leaves a part of each free."""
+    with transaction.cursor(db=databases.records) as cursor:
+        last = cursor.key() if cursor.last() else b""
+    for record in packed:
+        key = record_key(number, record.first)
+        transaction.put(key, record.value, append=key > last, db=databases.records)
+
+
+def _check_unmoved(share: Share, before: CatalogRow | None) -> None:
+    if before is None:
+        if share.base.number != 0:
+            raise _refused(share, f"session {share.row.id} vanished from the store")
+    elif before.number != share.base.number or before.tail != share.base.tail:
+        raise _refused(
+            share,
+            f"session {share.row.id} ends at {before.tail} in the store, where this writer left it at "
+            f"{share.base.tail}: somebody else wrote to it",
+        )
+
+
+def _refused(share: Share, reason: str) -> LandingRefusedError:
+    return LandingRefusedError(share, LogUnwritableError(reason, session=share.row.id))
+
+
+FailPoint: TypeAlias = Callable[[str], None]
+"""Called at the stages of a commit, in order: `begun` (the write lock is held), `written` (not yet committed),
+`committed`. What it raises counts as a failure at that stage; faults are injected here."""
+
+
+def no_fault(stage: str) -> None:
+    """The fail point of a store in which nothing is made to fail."""
+
+
+Claim: TypeAlias = Callable[[Sequence[Share]], list[Share]]
+"""Told, with the write lock held, which shares are about to be written; gives those that still should be."""
+
+
+class Outcome(Struct, frozen=True):
+    """What became of a commit: what landed, who was refused and why, and the failure of all others, if it failed."""
+
+    landed: tuple[CommitOutcome, ...]
+    refused: tuple[LandingRefusedError, ...]
+    failure: LogError | None
+
+
+def commit_shares(environment: Environment, shares: Sequence[Share], claim: Claim, fail_point: FailPoint) -> Outcome:
+    """Commit `shares` in one transaction with full sync. A failure is a StorageFullError when it may succeed later, a
+    LogUnwritableError when the environment is done for. Raises nothing but what ends the thread."""
+    refused: list[LandingRefusedError] = []
+    while True:
+        try:
+            landed = _transact(environment, shares, claim, fail_point)
+        except LandingRefusedError as error:  # rolled back as a whole, and repeated without that session
+            refused.append(error)
+            shares = [share for share in shares if share is not error.share]
+        except lmdb.MapFullError:
+            if not environment.grow():
+                failure = StorageFullError("the store has reached its largest allowed size")
+                return Outcome((), tuple(refused), failure)
+        except Exception as error:  # noqa: BLE001 - whatever it was, somebody waits to be told
+            size = sum(len(line) for share in shares for line in share.lines)
+            return Outcome((), tuple(refused), meaning(error, environment, size))
+        else:
+            return Outcome(landed, tuple(refused), None)
+
+
+def _transact(
+    environment: Environment, shares: Sequence[Share], claim: Claim, fail_point: FailPoint
+) -> tuple[CommitOutcome, ...]:
+    with environment.writing() as transaction:
+        fail_point("begun")
+        landed = tuple(land(transaction, environment.databases, share) for share in claim(shares))
+        fail_point("written")
+    fail_point("committed")
+    return landed
+
+
+def meaning(error: Exception, environment: Environment, size: int) -> LogError:
+    """Give what a failed transaction means that was to write about `size` bytes beside the trees: StorageFullError when
+    it may succeed later, else LogUnwritableError."""
+    if isinstance(error, StorageFullError | LogUnwritableError):
+        return error
+    full = isinstance(error, lmdb.Error | OSError) and is_full(error, environment.folder / DATA_FILE, size + _TREE_BYTES)
+    if full:
+        return StorageFullError(f"no space left for the log: {error}")
+    # After a failed sync what the system holds of the file cannot be trusted any more, and only a new process reads it anew.
+    what = f"{type(error).__name__}: {error}"
+    return LogUnwritableError(
+        f"the log cannot be written any more, because a commit failed ({what}); what was told to be kept is kept: end this "
+        "process, look after the disk, and start again"
+    )
+
+
+_TREE_BYTES = 1 << 20
+"""What a transaction writes beside its events, generously: pages of the trees and of the list of free pages."""
+
 
 COMMIT_SECONDS: Final = 0.2
 """Longest time an accepted event waits before a commit that nobody asked for begins."""

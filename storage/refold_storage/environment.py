@@ -4,6 +4,8 @@ Rules that nothing else has to know: read transactions are short and never neste
 transaction of this process is open; it grows up to a configured end, and follows when another process grew it. After a
 commit failed for a reason that is not space, or after a fork, the environment is unusable for good. Knows nothing of
 sessions.
+
+Owns what can be told of a store's state without reading any log: its size, its map, who reads it right now.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ import lmdb
 from msgspec import Struct
 
 from refold_protocol.errors import LogBusyError, LogUnwritableError, SessionCorruptionError
-from refold_storage.format import DATA_FILE, Databases
 from refold_storage.high_water import Commit, HighWaterMark, count_commit, last_commit, refuse_lost
-from refold_storage.holder import HolderNote
-from refold_storage.occupancy import TURN_SECONDS, Occupancy, OpeningTurn
+from refold_storage.interface import Reader, Vitals
+from refold_storage.locks import TURN_SECONDS, HolderNote, Occupancy, OpeningTurn
+from refold_storage.store_format import DATA_FILE, Databases
 
 if TYPE_CHECKING:
     Transaction: TypeAlias = lmdb.Transaction[bytes]
@@ -280,3 +282,28 @@ def _fits_address_space(size: int) -> bool:
 
 _FOLLOW_SECONDS: Final = 5.0
 _READER_CHECK_SECONDS: Final = 60.0
+
+
+def vitals(environment: Environment, path: str, format_version: int) -> Vitals:
+    """Look at a store. Raises LogUnwritableError when its environment is unusable."""
+    figures = environment.figures()
+    return Vitals(
+        path,
+        format_version,
+        figures.file_bytes,
+        figures.used_bytes,
+        figures.map_bytes,
+        figures.sessions,
+        environment.last_transaction(),
+        _readers(environment.open_readers()),
+    )
+
+
+def _readers(table: str) -> tuple[Reader, ...]:
+    """Read LMDB's table: a heading, then process, thread and transaction in each line; `-` where a slot is idle."""
+    readers: list[Reader] = []
+    for line in table.split("\n"):
+        words = line.split()
+        if len(words) == 3 and words[0].isdigit() and words[2].isdigit():
+            readers.append(Reader(int(words[0]), int(words[2])))
+    return tuple(readers)

@@ -18,8 +18,8 @@ import lmdb
 from msgspec import Struct
 
 from refold_protocol.errors import LogUnwritableError
-from refold_storage.format import COMMIT_ROW, Database
-from refold_storage.space import FULL_ERRNOS, reserve
+from refold_storage.disk import FULL_ERRNOS, reserve
+from refold_storage.store_format import COMMIT_ROW, Database
 
 if TYPE_CHECKING:
     Transaction: TypeAlias = lmdb.Transaction[bytes]

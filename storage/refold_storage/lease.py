@@ -21,9 +21,9 @@ from msgspec import Struct
 
 from refold_protocol.errors import LogUnwritableError, SessionAlreadyOwnedError, StorageFullError
 from refold_protocol.ids import SessionId
-from refold_storage.following import FollowLock, FollowProbe, follow_file
+from refold_storage.disk import FULL_ERRNOS
 from refold_storage.interface import Clock
-from refold_storage.space import FULL_ERRNOS
+from refold_storage.locks import FollowLock, FollowProbe, follow_file
 
 PATIENCE_SECONDS: Final = 0.05
 """How long an opener goes on trying: a reader that only asks whether somebody owns the session holds the lock for an

@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from refold_protocol.dialects.registry import dialect_named
+from refold_protocol.dialects.dialect_table import dialect_named
 from refold_protocol.ids import SessionId
 from refold_protocol.rpc.envelope import encode_notification
 from refold_protocol.rpc.framing import encode_frame
@@ -23,13 +23,13 @@ from refold_protocol.session.messages import Chunk, Source, text_content
 from refold_protocol.session.request import Request
 from refold_server.clock import epoch_ms, uuid7
 from refold_server.loop.instance import Instance
-from refold_server.loop.ledger import Ledger
-from refold_server.loop.seams import Seams
+from refold_server.plugins.session_hooks import Seams
+from refold_server.requests.session_log import Ledger
 from refold_server.rpc.subscription import notice_of
+from refold_server.sessions.event_tail import Tail
 from refold_server.sessions.session import Session
-from refold_server.sessions.tail import Tail
 from refold_storage.interface import NewSession
-from refold_storage.lmdb_store import open_store
+from refold_storage.open_store import open_store
 from tests.support.loop_host import ScriptedHost, ScriptedProvider
 
 WORDS = ("the", " log", " is", " the", " truth,", " and", " what", " follows", " from", " it", ".\\n")

@@ -17,14 +17,14 @@ import anyio
 from refold_protocol.ids import SessionId
 from refold_protocol.session.messages import Source, text_content
 from refold_protocol.session.request import Request
-from refold_server.checks.live import EVERY, CheckMode, LiveCheck
 from refold_server.clock import epoch_ms, uuid7
 from refold_server.loop.instance import Instance
-from refold_server.loop.ledger import Ledger
-from refold_server.loop.seams import Seams
+from refold_server.plugins.session_hooks import Seams
+from refold_server.requests.live_check import EVERY, CheckMode, LiveCheck
+from refold_server.requests.session_log import Ledger
 from refold_server.sessions.session import Session
 from refold_storage.interface import NewSession
-from refold_storage.lmdb_store import open_store
+from refold_storage.open_store import open_store
 from tests.bench.chunk_cost import BytesProvider, stream_bytes
 from tests.support.loop_host import ScriptedHost
 

@@ -10,8 +10,8 @@ import pytest
 
 from refold_protocol.errors import SessionAlreadyOwnedError, SessionNotFoundError, StorageFullError
 from refold_protocol.ids import SessionId
-from refold_protocol.session.chain import chain
-from refold_storage.chain_walk import walk_chain
+from refold_protocol.session.codec import chain
+from refold_storage.damage import walk_chain
 from refold_storage.interface import Store
 from tests.support.stores import NEW, OTHER, SESSION, StoreKind, chunks, filled, lines_of, new, prompt
 

@@ -15,11 +15,10 @@ from refold_protocol.errors import (
     StorageFullError,
 )
 from refold_protocol.ids import SessionId, writer_tail
-from refold_protocol.session.chain import chain
-from refold_protocol.session.summary import EMPTY_SUMMARY, summary_step
-from refold_storage.chain_walk import walk_chain
-from refold_storage.interface import NewSession, SessionRecord, Store
-from refold_storage.session_record import Parent
+from refold_protocol.session.codec import chain
+from refold_protocol.session.session_totals import EMPTY_SUMMARY, summary_step
+from refold_storage.damage import walk_chain
+from refold_storage.interface import NewSession, Parent, SessionRecord, Store
 from tests.support.stores import (
     NEW,
     OTHER,

@@ -17,13 +17,12 @@ from refold_protocol.errors import (
     StorageFullError,
 )
 from refold_protocol.ids import SessionId
-from refold_protocol.session.chain import chain
-from refold_protocol.session.codec import seal
+from refold_protocol.session.codec import chain, seal
 from refold_protocol.session.events import Draft, Trigger, TurnStart
 from refold_protocol.session.messages import Source
-from refold_protocol.session.summary import EMPTY_SUMMARY
+from refold_protocol.session.session_totals import EMPTY_SUMMARY
 from refold_protocol.verify import Report, Verifier
-from refold_storage.chain_walk import walk_chain
+from refold_storage.damage import walk_chain
 from refold_storage.interface import SessionRecord, Store
 from tests.support.logs import Log, spoken
 from tests.support.stores import OTHER, SESSION, StoreKind, filled, lines_of, long_note, new, notes, prompt

@@ -13,20 +13,18 @@ from typing import Any
 import anyio
 from msgspec import Struct, field
 
-from refold_protocol.dialects.registry import dialect_named
+from refold_protocol.dialects.dialect_table import dialect_named
 from refold_protocol.errors import RefoldError
 from refold_protocol.ids import SessionId
-from refold_protocol.session.chain import CHAIN_START, chain_step
-from refold_protocol.session.codec import decode_event
+from refold_protocol.session.codec import CHAIN_START, chain_step, decode_event
 from refold_protocol.session.events import Event, InstanceStart, Replace, ToolResult, UserMessage
-from refold_protocol.session.rebuild import sent_requests
-from refold_protocol.session.request import Request
+from refold_protocol.session.request import Request, sent_requests
 from refold_protocol.session.session_state import fold_all
-from refold_server.checks.offline import check_log
 from refold_server.clock import epoch_ms, uuid7
-from refold_server.sessions.views import header_view, pending_view, status_view, surface_view, transcript_view
+from refold_server.requests.offline_check import check_log
+from refold_server.sessions.session_views import header_view, pending_view, status_view, surface_view, transcript_view
 from refold_storage.interface import Store
-from refold_storage.lmdb_store import open_store
+from refold_storage.open_store import open_store
 from tests.crash.child import Ground
 from tests.crash.effects import unrecorded
 from tests.crash.replaces import torn_compactions

@@ -15,19 +15,22 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from refold_server.loop import compacting, step, toolcalls, turn
+from refold_server.loop import compaction_run as compacting
+from refold_server.loop import step, turn
+from refold_server.loop import tool_calls as toolcalls
 from refold_server.loop.approvals import Approvals
-from refold_server.loop.ledger import Ledger
-from refold_server.loop.room import Room
+from refold_server.loop.compaction_trigger import Room
+from refold_server.requests.session_log import Ledger
 from refold_server.rpc import compact_methods
 from refold_server.sessions.session import Session
 from refold_server.tools import text_change
-from refold_storage import opening, session_changes
+from refold_storage import store as session_changes
+from refold_storage import store_opening as opening
 from refold_storage.commit import CommitQueue
 from refold_storage.environment import Environment
 from refold_storage.high_water import HighWaterMark
-from refold_storage.log_write import WriteHandle
 from refold_storage.store import LmdbStore
+from refold_storage.writer import WriteHandle
 from tests.crash.pipe import Pipe, now_ms
 from tests.crash.wire import Client
 

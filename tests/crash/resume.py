@@ -9,16 +9,16 @@ from typing import Any
 from refold_protocol.ids import SessionId
 from refold_protocol.session.closers import closers_of, drafts_as_events, open_at_end
 from refold_protocol.session.codec import decode_event
-from refold_protocol.session.endings import FORKED, INTERRUPTED
+from refold_protocol.session.event_data import FORKED, INTERRUPTED
 from refold_protocol.session.events import InstanceStart, TurnEnd
 from refold_protocol.session.grammar import fold_turns
 from refold_protocol.session.messages import Chunk, FinishChunk, Source, TextDelta, text_content
 from refold_protocol.session.request import Request
 from refold_protocol.session.session_state import fold_all
 from refold_server.config_file import load_config
-from refold_server.host import Surroundings
-from refold_server.loop.ledger import is_seed
-from refold_server.sessions.registry import Sessions
+from refold_server.requests.session_log import is_seed
+from refold_server.services import Surroundings
+from refold_server.sessions.session_registry import Sessions
 from refold_storage.interface import Store
 from tests.crash.child import Ground, place_model
 from tests.crash.replaces import torn_compactions

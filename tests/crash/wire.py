@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from refold_protocol.rpc.framing import Frame, FrameReader, encode_frame
-from refold_server.rpc.transport import Hooks
+from refold_server.rpc.stdio import Hooks
 from tests.crash.pipe import Pipe
 
 Answer = Callable[[str, Any], Any]

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from refold_protocol.session.endings import TURN_ENDS
+from refold_protocol.session.event_data import TURN_ENDS
 from tests.daemon import test_forks
 from tests.support.transcripts import golden_file
 

@@ -12,7 +12,7 @@ from refold_client import Client, RpcError
 from refold_protocol.session.closers import drafts_as_events, interrupted_turn_closers
 from refold_protocol.session.codec import decode_event
 from refold_protocol.session.grammar import fold_turns
-from refold_protocol.session.status import status_of
+from refold_protocol.session.session_state import status_of
 from refold_protocol.session.surface import fold_surface
 from refold_protocol.session.transcript import transcript
 from tests.support.chat_stream import call, calls, chunk, reply, text

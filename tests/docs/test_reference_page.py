@@ -9,7 +9,7 @@ import pytest
 from refold_protocol.errors import KINDS
 from refold_protocol.rpc.methods import LANGUAGE_METHODS, METHODS
 from refold_protocol.rpc.typescript import declarations
-from refold_protocol.session.endings import TURN_ENDS
+from refold_protocol.session.event_data import TURN_ENDS
 from refold_protocol.session.events import EVENT_TYPES
 from refold_server.config_docs import configuration_page, schema_text
 from tests.support.reference_page import CONFIGURATION, CONFIGURATION_SCHEMA, DOCS, PAGE, TYPESCRIPT, golden_messages, page

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from refold_client import client as client_module
-from refold_client import results
+from refold_client import client_results as results
 from refold_protocol.rpc.methods import METHODS
 
 METHOD_OF = {

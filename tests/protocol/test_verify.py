@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from refold_protocol.dialects.registry import DIALECTS
+from refold_protocol.dialects.dialect_table import DIALECTS
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.chain import chain
-from refold_protocol.session.codec import seal
+from refold_protocol.session.codec import chain, seal
 from refold_protocol.session.events import (
     Draft,
     EncoderId,
@@ -19,8 +18,7 @@ from refold_protocol.session.events import (
     ToolResult,
     UserMessage,
 )
-from refold_protocol.session.header_types import CallConfig, EpochHeader
-from refold_protocol.session.messages import Message, TextDelta, ToolResultBlock, text_content
+from refold_protocol.session.messages import CallConfig, EpochHeader, Message, TextDelta, ToolResultBlock, text_content
 from refold_protocol.verify import Difference, Report, Verifier
 from tests.support.logs import HEADER, TIME, Log, spoken
 

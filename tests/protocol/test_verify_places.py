@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.dialects.registry import DIALECTS
+from refold_protocol.dialects.dialect_table import DIALECTS
 from refold_protocol.ids import CallId
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.chain import CHAIN_START, chain
-from refold_protocol.session.codec import seal
-from refold_protocol.session.effect_data import SystemDelta
+from refold_protocol.session.codec import CHAIN_START, chain, seal
+from refold_protocol.session.event_data import SystemDelta
 from refold_protocol.session.events import (
     Draft,
     EncoderId,
@@ -27,8 +26,7 @@ from refold_protocol.session.events import (
     TurnStart,
     UserMessage,
 )
-from refold_protocol.session.header_types import CallConfig, EpochHeader
-from refold_protocol.session.messages import Message, ToolResultBlock, text_content
+from refold_protocol.session.messages import CallConfig, EpochHeader, Message, ToolResultBlock, text_content
 from refold_protocol.verify import Report, Verifier
 from tests.support.logs import HEADER, LOOP, TIME, Log
 

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from refold_protocol.rpc.connection_state import Stage
 from refold_protocol.rpc.envelope import Response, decode_message
 from refold_protocol.rpc.framing import Broken, Frame, FrameReader, TooLarge, encode_frame
-from refold_protocol.rpc.lifecycle import Stage
 from refold_server.boot import answer_first
-from refold_server.rpc.descriptors import Descriptors
-from refold_server.rpc.handover import Handover
+from refold_server.rpc.descriptors import Descriptors, Handover
 from tests.support.processes import Process
 
 INITIALIZE = b'{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"processId":5,"rootUri":"file:///w"}}'

@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from refold_server.enduring import run_to_its_end
+from refold_server.runner import run_to_its_end
 from refold_server.tools.tool_failure import Interrupted
 
 ENDS = (KeyboardInterrupt, SystemExit)
@@ -20,7 +20,7 @@ ENDS = (KeyboardInterrupt, SystemExit)
 
 def thrown(records: list[logging.LogRecord]) -> list[str]:
     """What was told of what was thrown at the loop."""
-    return [record.getMessage() for record in records if record.name == "refold_server.enduring"]
+    return [record.getMessage() for record in records if record.name == "refold_server.runner"]
 
 
 def test_it_gives_what_the_work_gives() -> None:

@@ -9,17 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.session.density import Density
 from refold_protocol.session.events import AssistantChunk, Draft, Event
 from refold_protocol.session.messages import Message, Usage, text_content
-from refold_protocol.session.meter_profile import TokenMeterError
 from refold_protocol.session.session_state import fold, fold_all
+from refold_protocol.session.token_estimate import Density, TokenMeterError
 from refold_server.config import Config, ModelConfig, StoreConfig
-from refold_server.loop.ledger import Ledger
-from refold_server.meters import Meters
-from refold_storage.memory import MemoryStore
+from refold_server.requests.session_log import Ledger
+from refold_server.requests.session_meters import Meters
 from tests.support.log_strategies import logs
 from tests.support.logs import HEADER, Log, spoken
+from tests.support.memory_store import MemoryStore
 from tests.support.metering import Metering
 from tests.support.stores import NEW
 

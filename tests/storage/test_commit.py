@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from refold_protocol.errors import LogBusyError, LogError, LogUnwritableError, StorageFullError
-from refold_storage.backlog import Backlog
 from refold_storage.commit import COMMIT_BYTES
 from refold_storage.interface import Handle
-from refold_storage.lmdb_store import open_store
+from refold_storage.open_store import open_store
+from refold_storage.pending_writes import Backlog
 from refold_storage.store import LmdbStore
 from tests.storage.test_environment import open_transactions
 from tests.support.store_child import StoreChild

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from refold_storage.disk import filesystem_type
 from refold_storage.environment import Environment
-from refold_storage.filesystem import filesystem_type
-from refold_storage.opening import open_environment
+from refold_storage.store_opening import open_environment
 from tests.support.store_child import StoreChild
 
 SIZE = 100_000

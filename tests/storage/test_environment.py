@@ -12,9 +12,9 @@ import lmdb
 import pytest
 
 from refold_protocol.errors import LogBusyError, LogUnwritableError, SessionCorruptionError
+from refold_storage.disk import filesystem_type
 from refold_storage.environment import Environment
-from refold_storage.filesystem import filesystem_type
-from refold_storage.opening import open_environment
+from refold_storage.store_opening import open_environment
 from tests.support.store_child import StoreChild
 
 
@@ -243,7 +243,7 @@ def test_the_slots_of_readers_that_died_are_freed_at_the_next_open(tmp_path: Pat
 def test_a_full_table_of_readers_is_cleared_of_the_dead_and_otherwise_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("refold_storage.opening.MAX_READERS", 2)
+    monkeypatch.setattr("refold_storage.store_opening.MAX_READERS", 2)
     environment = opened(tmp_path)
     with StoreChild("pin", tmp_path) as one, StoreChild("pin", tmp_path) as two:
         assert one.answer() == "ready"

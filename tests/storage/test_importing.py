@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from refold_protocol.errors import RefoldError, SessionAlreadyExistsError, SessionFormatUnsupportedError
 from refold_protocol.ids import SessionId
-from refold_protocol.session.chain import chain
+from refold_protocol.session.codec import chain
 from tests.support.exports import damaged, exported, family_store, memory, small_store, store_of, taken
 from tests.support.log_strategies import logs
 from tests.support.logs import Log
@@ -223,6 +223,6 @@ def test_a_session_that_is_there_is_not_imported_over_but_under_another_id() -> 
 
 
 def test_a_line_that_never_ends_is_refused_before_memory_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("refold_storage.importing.MAX_LINE_BYTES", 10_000)
+    monkeypatch.setattr("refold_storage.session_file.MAX_LINE_BYTES", 10_000)
     lines = small().split(b"\n")
     assert refusal(b"\n".join([*lines[:3], b"x" * 30_000])).startswith("line 4: longer than any line can be")

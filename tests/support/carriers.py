@@ -15,8 +15,8 @@ from typing import Protocol
 
 from refold_protocol.rpc.framing import Frame, FrameReader
 from refold_server.rpc.descriptors import Descriptors
-from refold_server.rpc.memory_transport import MemoryTransport
-from refold_server.rpc.transport import Hooks, StdioTransport, Transport
+from refold_server.rpc.stdio import Hooks, StdioTransport, Transport
+from tests.support.memory_transport import MemoryTransport
 
 
 class Carrier(Protocol):

@@ -27,9 +27,8 @@ from refold_protocol.session.messages import (
 )
 from refold_protocol.session.request import Request
 from refold_server.config_file import load_config
-from refold_server.host import SessionHost, Surroundings
-from refold_server.sessions.registry import Sessions
-from refold_server.stores import open_configured_store
+from refold_server.services import SessionHost, Surroundings, open_configured_store
+from refold_server.sessions.session_registry import Sessions
 from refold_server.tools.tool_runner import ToolAnswer
 from refold_server.tools.workspace_path import Workspace
 

@@ -53,16 +53,20 @@ from refold_protocol.session.events import (
     TurnStart,
     UserMessage,
 )
-from refold_protocol.session.header_types import CallConfig, EpochHeader, SystemDelta, ToolSchema, ToolsDelta
 from refold_protocol.session.messages import (
+    CallConfig,
+    EpochHeader,
     ImageBlock,
     Message,
     ReasoningBlock,
     Replay,
     Source,
+    SystemDelta,
     TextBlock,
     TextDelta,
     ToolCallBlock,
+    ToolSchema,
+    ToolsDelta,
     Usage,
 )
 

@@ -16,7 +16,7 @@ from refold_protocol.dialects.dialect import Dialect
 from refold_protocol.errors import InvalidEventError, SessionCorruptionError
 from refold_protocol.ids import ApprovalId, CallId, InputId
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.endings import COMPLETED, MAX_TOKENS, aborted, blocked
+from refold_protocol.session.event_data import COMPLETED, MAX_TOKENS, aborted, blocked
 from refold_protocol.session.events import (
     TYPE_OF_DATA,
     AbortCause,
@@ -55,25 +55,28 @@ from refold_protocol.session.events import (
     UserMessage,
 )
 from refold_protocol.session.grammar import turn_step
-from refold_protocol.session.header_delta import diff_header
-from refold_protocol.session.header_types import CallConfig, EpochHeader, SystemDelta, ToolsDelta
+from refold_protocol.session.header import diff_header
 from refold_protocol.session.messages import (
     Block,
     BlockEnd,
     BlockStart,
+    CallConfig,
     Chunk,
+    EpochHeader,
     FinishChunk,
     ReasoningBlock,
     ReasoningDelta,
+    SystemDelta,
     TextBlock,
     TextDelta,
     ToolCallBlock,
     ToolCallDelta,
+    ToolsDelta,
     Usage,
     UsageChunk,
     text_content,
 )
-from refold_protocol.session.rebuild import horizon_step
+from refold_protocol.session.request import horizon_step
 from tests.support.logs import CLIENT, HEADER, Log
 
 _OTHER_HEADER = EpochHeader(CallConfig("engine", "random", "chat-completions"), "Be thorough.")

@@ -15,7 +15,7 @@ from refold_protocol.ids import CallId, InputId
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.closers import closers_of
 from refold_protocol.session.codec import seal
-from refold_protocol.session.endings import COMPLETED, INTERRUPTED
+from refold_protocol.session.event_data import COMPLETED, INTERRUPTED
 from refold_protocol.session.events import (
     AssistantChunk,
     AssistantMessage,
@@ -42,23 +42,32 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.grammar import NO_TURN, TurnState, turn_step
 from refold_protocol.session.header import header_draft
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
 from refold_protocol.session.messages import (
     Block,
     BlockEnd,
     BlockStart,
+    CallConfig,
     Chunk,
+    EpochHeader,
     FinishChunk,
     Source,
     TextDelta,
     ToolCallBlock,
+    ToolSchema,
     Usage,
     text_content,
 )
-from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step, request_of, summary_request_of
-from refold_protocol.session.region import COMPACTION, ranges_of
-from refold_protocol.session.request import Request, request_sha256
+from refold_protocol.session.request import (
+    NOTHING_SEEN,
+    Horizon,
+    Request,
+    horizon_step,
+    request_of,
+    request_sha256,
+    summary_request_of,
+)
 from refold_protocol.session.surface import Surface
+from refold_server.compaction.compaction_plan import COMPACTION, ranges_of
 
 TIME = 1_790_000_000_000
 CLIENT = Source("client", "nvim")

@@ -7,29 +7,30 @@ from typing import cast
 
 import anyio
 
-from refold_protocol.dialects.registry import dialect_named
+from refold_protocol.dialects.dialect_table import dialect_named
 from refold_protocol.errors import RefoldError
 from refold_protocol.ids import CallId
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.events import ApprovalSubject, SessionSettings, ToolErrorInfo
-from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import (
     BlockEnd,
     BlockStart,
+    CallConfig,
     Chunk,
     FinishChunk,
     TextDelta,
     ToolCallDelta,
+    ToolSchema,
     Usage,
     UsageChunk,
     text_content,
 )
-from refold_protocol.session.meter_profile import MeterRow, profile_for
 from refold_protocol.session.request import Request
-from refold_server.checks.live import CheckMode
-from refold_server.compaction.policy import policy_of
+from refold_protocol.session.token_estimate import MeterRow, profile_for
+from refold_server.compaction.compaction_plan import policy_of
 from refold_server.config import CompactionConfig, Mode
-from refold_server.meters import ModelTokenMeter
+from refold_server.requests.live_check import CheckMode
+from refold_server.requests.session_meters import ModelTokenMeter
 from refold_server.tools.tool import PastResults
 from refold_server.tools.tool_runner import Proposed, ToolAnswer
 

@@ -14,13 +14,13 @@ from refold_protocol.session.events import Event, TurnEnd
 from refold_protocol.session.messages import Source, UsageChunk, text_content
 from refold_protocol.verify import Verifier
 from refold_server.loop.instance import Instance
-from refold_server.loop.ledger import Ledger
-from refold_server.loop.seams import Seams
 from refold_server.plugins.plugin_registry import NO_PLUGINS, Plugins
+from refold_server.plugins.session_hooks import Seams
+from refold_server.requests.session_log import Ledger
 from refold_server.sessions.session import Session
 from refold_storage.interface import NewSession, Store
-from refold_storage.memory import MemoryStore
 from tests.support.loop_host import ScriptedHost, says
+from tests.support.memory_store import MemoryStore
 
 CLIENT = Source("client", "test")
 NAME = SessionId("s1")

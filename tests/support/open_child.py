@@ -8,9 +8,8 @@ import anyio
 
 from refold_protocol.ids import SessionId
 from refold_server.config_file import load_config
-from refold_server.host import Surroundings
-from refold_server.sessions.registry import Sessions
-from refold_server.stores import open_configured_store
+from refold_server.services import Surroundings, open_configured_store
+from refold_server.sessions.session_registry import Sessions
 
 
 async def main(store: str, session: str) -> None:

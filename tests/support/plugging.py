@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from refold_protocol.dialects.registry import dialect_named
+from refold_protocol.dialects.dialect_table import dialect_named
 from refold_protocol.session.codec import decode_event
 from refold_protocol.session.events import (
     AssistantMessage,
@@ -16,7 +16,7 @@ from refold_protocol.session.events import (
     TurnError,
 )
 from refold_protocol.session.messages import Message, text_content, text_of
-from refold_protocol.session.rebuild import rebuild_summary, sent_requests
+from refold_protocol.session.request import rebuild_summary, sent_requests
 from refold_server.plugins.hook_table import Hook
 from refold_server.plugins.plugin_registry import PluginRegistry, Plugins, registered
 from refold_server.sessions.session import Session

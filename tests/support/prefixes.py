@@ -8,8 +8,8 @@ from typing import Any
 
 from refold_protocol.session.messages import TextBlock
 from refold_server.config import PrefixConfig
-from refold_server.loop.seams import NOWHERE, Seams
 from refold_server.plugins.hook_runner import PluginFailure
+from refold_server.plugins.session_hooks import NOWHERE, Seams
 from refold_server.prefix.contributors import OpenFiles, PrefixSources, built_in
 from refold_server.tools.open_buffers import NO_BUFFERS
 from refold_server.tools.skill_index import SkillFolders

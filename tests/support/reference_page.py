@@ -15,12 +15,12 @@ from msgspec import Raw
 from msgspec import inspect as shape
 
 from refold_protocol.errors import KINDS, RETRYABLE_KINDS
-from refold_protocol.rpc import errors
+from refold_protocol.rpc import wire_errors as errors
 from refold_protocol.rpc.initialize import PROTOCOL_VERSION, VERSION, Limits
 from refold_protocol.rpc.methods import LANGUAGE_METHODS, METHODS, Method
 from refold_protocol.rpc.shapes import SPLICED_RESULTS, wire_doc
 from refold_protocol.rpc.typescript import Types, declarations, is_optional
-from refold_protocol.session.endings import TURN_ENDS
+from refold_protocol.session.event_data import TURN_ENDS
 from refold_protocol.session.events import EVENT_TYPES
 from refold_server.config_docs import configuration_page, schema_text
 from tests.support import event_examples, rpc_examples

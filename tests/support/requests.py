@@ -14,19 +14,21 @@ from msgspec.structs import replace
 
 from refold_protocol.dialects.chat_completions import resolve_options
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
+from refold_protocol.session.append_only_list import Tape
 from refold_protocol.session.messages import (
     Block,
+    CallConfig,
+    EpochHeader,
     ImageBlock,
     Message,
     ReasoningBlock,
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
+    ToolSchema,
     text_content,
 )
 from refold_protocol.session.request import Request
-from refold_protocol.session.tape import Tape
 from tests.support.strategies import json_texts, texts
 
 PNG: Final = "0f" * 32

@@ -32,7 +32,7 @@ from refold_protocol.rpc import (
 )
 from refold_protocol.rpc import initialize as init
 from refold_protocol.rpc.envelope import encode_error, encode_notification, encode_request, encode_result
-from refold_protocol.rpc.errors import application_error
+from refold_protocol.rpc.initialize_reply import initialize_result
 from refold_protocol.rpc.methods import METHODS
 from refold_protocol.rpc.notices import (
     LogTraceNotice,
@@ -43,12 +43,11 @@ from refold_protocol.rpc.notices import (
     WorkDone,
 )
 from refold_protocol.rpc.schema import schema_digest, schema_of
+from refold_protocol.rpc.wire_errors import application_error
 from refold_protocol.session.events import ApprovalSubject, CompactionSettings, LimitSettings, SessionSettings
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
-from refold_protocol.session.messages import Message, Source, TextBlock, text_content
-from refold_protocol.session.session_state import PendingInput
-from refold_protocol.session.status import Status
-from refold_protocol.session.summary import UsageTotals
+from refold_protocol.session.messages import CallConfig, EpochHeader, Message, Source, TextBlock, ToolSchema, text_content
+from refold_protocol.session.session_state import PendingInput, Status
+from refold_protocol.session.session_totals import UsageTotals
 from refold_protocol.session.transcript import TranscriptEntry
 
 GOLDEN: Final = Path(__file__).parent.parent / "golden" / "rpc"
@@ -109,7 +108,7 @@ _ROW: Final = listing.SessionRow(
 )
 
 EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
-    "initialize": (_INITIALIZE, init.initialize_result(_INITIALIZE)),
+    "initialize": (_INITIALIZE, initialize_result(_INITIALIZE)),
     "initialized": (Raw(b"{}"), None),
     "shutdown": (None, None),
     "exit": (None, None),

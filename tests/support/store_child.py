@@ -26,13 +26,13 @@ from refold_protocol.errors import (
     SessionNotFoundError,
 )
 from refold_protocol.ids import SessionId
-from refold_storage import opening
-from refold_storage.compact import compact_store
-from refold_storage.format import LOCK_FILE
+from refold_storage import store_opening as opening
 from refold_storage.interface import Handle, Store
-from refold_storage.lmdb_store import open_store
-from refold_storage.occupancy import Occupancy, OpeningTurn, occupy
+from refold_storage.locks import Occupancy, OpeningTurn, occupy
+from refold_storage.open_store import open_store
 from refold_storage.store import LmdbStore
+from refold_storage.store_compaction import compact_store
+from refold_storage.store_format import LOCK_FILE
 from tests.support.stores import NEW, SESSION, chunks, filled, new, new_uuid, prompt, tool_result
 
 

@@ -16,10 +16,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.endings import TURN_ENDS
+from refold_protocol.session.event_data import TURN_ENDS
 from refold_protocol.session.events import EVENT_TYPES, Draft, EventData, ForeignData, SeqRange, SurfaceOp, TurnEndReason
-from refold_protocol.session.header_types import EpochHeader
-from refold_protocol.session.messages import Chunk, Message
+from refold_protocol.session.messages import Chunk, EpochHeader, Message
 from tests.support.annotations import alternatives, fields, is_struct
 
 S = TypeVar("S", bound=Struct)

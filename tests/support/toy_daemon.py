@@ -21,10 +21,9 @@ from refold_protocol.rpc.notices import SessionEventsNotice
 from refold_protocol.rpc.params import EventSubscribeParams, EventUnsubscribeParams
 from refold_protocol.rpc.results import EventSubscribeResult, EventUnsubscribeResult
 from refold_server import boot
+from refold_server.rpc.connection import Endpoint, EndReason, stdio_endpoint
+from refold_server.rpc.descriptors import Handover
 from refold_server.rpc.dispatch import AfterEvents, Followed, Handler, Service
-from refold_server.rpc.endings import EndReason
-from refold_server.rpc.endpoint import Endpoint, stdio_endpoint
-from refold_server.rpc.handover import Handover
 
 
 class Text(Struct, frozen=True, forbid_unknown_fields=True):

@@ -75,7 +75,7 @@ async def tools_join(tale: Tale) -> None:
     tale.plugin(
         "toolbox",
         """
-        from refold_protocol.session.header_types import ToolSchema
+        from refold_protocol.session.messages import ToolSchema
         from refold_server.plugins import ASSEMBLE, Assembled
 
         HAMMER = ToolSchema("hammer", "Hits.", '{"type":"object"}')

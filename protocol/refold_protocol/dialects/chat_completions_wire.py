@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn, cast
 import msgspec
 from msgspec import Raw, Struct
 
-from refold_protocol.dialects.failures import Failure, failure_error, read_failure, short
+from refold_protocol.dialects.provider_failures import Failure, failure_error, read_failure, short
 from refold_protocol.errors import ProviderError
 from refold_protocol.session.messages import MOST_TOKENS, Usage
 

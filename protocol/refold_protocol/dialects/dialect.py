@@ -11,8 +11,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from refold_protocol.dialects.body import Body
-from refold_protocol.dialects.segments import Segment
+from refold_protocol.dialects.growing_body import Body, Segment
 from refold_protocol.errors import ProviderError
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.events import EncoderId

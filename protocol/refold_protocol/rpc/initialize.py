@@ -132,18 +132,6 @@ class InitializeResult(Struct, frozen=True, gc=False, rename="camel"):
     server_info: PeerInfo
 
 
-def initialize_result(params: InitializeParams) -> InitializeResult:
-    """Give the answer: from a static table, by what the client announced."""
-    refold = RefoldCapabilities(PROTOCOL_VERSION, FEATURES, Limits(), SCHEMA_DIGEST)
-    offered = ServerCapabilities(position_encoding(params.capabilities), ExperimentalCapabilities(refold))
-    given = params.capabilities
-    if given is not None and given.names_documents:
-        from refold_protocol.rpc.language import with_language_side  # clients without documents need not wait for it
-
-        offered = with_language_side(offered, given)
-    return InitializeResult(offered, PeerInfo("refold", VERSION))
-
-
 def position_encoding(capabilities: ClientCapabilities | None) -> str:
     """Choose what positions are counted in: the client's first choice that we know, `utf-16` where it named none."""
     general = None if capabilities is None else capabilities.general

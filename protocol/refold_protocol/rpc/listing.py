@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 from refold_protocol.ids import SessionId
 from refold_protocol.rpc.results import ForkOrigin
 from refold_protocol.session.events import SessionSettings
-from refold_protocol.session.summary import UsageTotals
+from refold_protocol.session.session_totals import UsageTotals
 
 
 class SessionRow(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):

@@ -25,7 +25,7 @@ from refold_protocol.rpc import (
     params,
     results,
 )
-from refold_protocol.rpc.errors import WireError, invalid_params
+from refold_protocol.rpc.wire_errors import WireError, invalid_params
 
 Direction: TypeAlias = Literal["to-daemon", "to-client", "both"]
 Kind: TypeAlias = Literal["request", "notification"]

@@ -11,8 +11,8 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import Meta, Struct
 
 from refold_protocol.ids import InputId, SessionId, WriterId
-from refold_protocol.rpc.errors import RpcId
 from refold_protocol.rpc.settings_params import CompactionParams, compaction_settings
+from refold_protocol.rpc.wire_errors import RpcId
 from refold_protocol.session.events import LimitSettings, PermissionSettings, SessionSettings
 from refold_protocol.session.messages import InputBlock, TextBlock
 

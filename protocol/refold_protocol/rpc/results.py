@@ -11,11 +11,9 @@ from typing import Literal
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from refold_protocol.ids import InputId, SessionId, WriterId
-from refold_protocol.session.header_types import EpochHeader
-from refold_protocol.session.messages import Message
-from refold_protocol.session.session_state import PendingInput
-from refold_protocol.session.status import Status
-from refold_protocol.session.summary import UsageTotals
+from refold_protocol.session.messages import EpochHeader, Message
+from refold_protocol.session.session_state import PendingInput, Status
+from refold_protocol.session.session_totals import UsageTotals
 from refold_protocol.session.transcript import TranscriptEntry
 
 

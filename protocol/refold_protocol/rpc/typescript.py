@@ -17,7 +17,7 @@ from refold_protocol.errors import KINDS
 from refold_protocol.rpc.initialize import PROTOCOL_VERSION, VERSION
 from refold_protocol.rpc.methods import METHODS, Method
 from refold_protocol.rpc.shapes import SPLICED, SPLICED_RESULTS, WORDS, wire_doc
-from refold_protocol.session.endings import TURN_ENDS
+from refold_protocol.session.event_data import TURN_ENDS
 from refold_protocol.session.events import EVENT_TYPES, EventType, SurfaceOp
 
 EMPTY: Final = "Record<string, never>"

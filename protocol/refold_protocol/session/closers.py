@@ -11,7 +11,7 @@ from typing import Final
 
 from refold_protocol.session.chunks import NO_FINISH, assemble, partial_content
 from refold_protocol.session.codec import seal
-from refold_protocol.session.endings import INTERRUPTED
+from refold_protocol.session.event_data import INTERRUPTED
 from refold_protocol.session.events import (
     ApprovalDecided,
     AssistantMessage,

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from refold_protocol.errors import InvalidEventError
 from refold_protocol.ids import ApprovalId, CallId
+from refold_protocol.session.append_only_list import Tape
 from refold_protocol.session.codec import check_envelope
 from refold_protocol.session.events import (
     ApprovalAsked,
@@ -41,9 +42,7 @@ from refold_protocol.session.events import (
     TurnStart,
     UserMessage,
 )
-from refold_protocol.session.header_types import CallConfig
-from refold_protocol.session.messages import Chunk, ToolCallBlock
-from refold_protocol.session.tape import Tape
+from refold_protocol.session.messages import CallConfig, Chunk, ToolCallBlock
 
 
 class Stream(Struct, frozen=True, gc=False):

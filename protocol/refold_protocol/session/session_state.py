@@ -2,6 +2,8 @@
 
 `fold` judges an event and folds it; the writer, import and verify ask it. `fold_over` folds an event of turns that are over, of
 a log that was judged when it was written. States are immutable: a batch is tried on one before it is accepted.
+
+The status of a session, as far as its log tells: a view of the state of its turn.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from refold_protocol.errors import InvalidEventError, SessionCorruptionError
-from refold_protocol.ids import ApprovalId, InputId
+from refold_protocol.ids import ApprovalId, CallId, InputId
+from refold_protocol.session.append_only_list import Tape
 from refold_protocol.session.codec import refuse_foreign
 from refold_protocol.session.events import (
     ApprovalAsked,
@@ -34,10 +37,8 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.grammar import NO_TURN, TurnState, turn_step, turn_step_over
 from refold_protocol.session.header import canonical_header
-from refold_protocol.session.header_types import EpochHeader
-from refold_protocol.session.messages import InputBlock, Source
-from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step
-from refold_protocol.session.tape import Tape
+from refold_protocol.session.messages import EpochHeader, InputBlock, Source
+from refold_protocol.session.request import NOTHING_SEEN, Horizon, horizon_step
 
 
 class PendingInput(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -201,3 +202,41 @@ _OF_INPUTS: Final = frozenset((InputAccepted, UserMessage, ContextMessage, Steer
 """Data that may change which inputs wait."""
 _OF_GRANTS: Final = frozenset((ApprovalAsked, ApprovalDecided, InstanceStart))
 """Data that may change what is allowed."""
+
+
+class Status(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """`status` is `idle`, `running`, `waiting` (for an approval), `compacting` or `broken` (its log cannot be written).
+
+    `turn` and `step` are the open ones. Calls and approvals are in the order in which they were asked for.
+    """
+
+    status: str
+    turn: int | None = None
+    step: int | None = None
+    open_calls: tuple[CallId, ...] = ()
+    open_approvals: tuple[ApprovalId, ...] = ()
+
+
+def status_of(work: TurnState) -> Status:
+    """Give the status that follows from what stands open. Never `broken`: that is about the log, not in it."""
+    if work.compaction is not None:
+        word = "compacting"
+    elif work.approvals:
+        word = "waiting"
+    elif work.turn is not None:
+        word = "running"
+    else:
+        word = "idle"
+    calls = tuple(call.id for call in work.calls)
+    return Status(word, work.turn, work.step, calls, tuple(approval for approval, _ in work.approvals))
+
+
+def phase_of(work: TurnState) -> str | None:
+    """Say what a running turn waits for: `approval`, `tool`, `provider`, or `loop` for none of these; None when idle."""
+    if work.approvals:
+        return "approval"
+    if any(call.started is not None for call in work.calls):
+        return "tool"
+    if (work.sent and not work.replied and work.step is not None) or (work.compaction is not None and work.turn is not None):
+        return "provider"
+    return None if work.turn is None else "loop"

@@ -14,9 +14,9 @@ from typing import Final
 from msgspec import Struct
 
 from refold_protocol.errors import InvalidEventError
+from refold_protocol.session.append_only_list import Tape
 from refold_protocol.session.events import AssistantMessage, Event, Replace, SeqRange, ToolResult
 from refold_protocol.session.messages import ToolCallBlock
-from refold_protocol.session.tape import Tape
 
 
 class Surface(Struct, frozen=True):

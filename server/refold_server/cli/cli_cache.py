@@ -46,10 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(options: argparse.Namespace) -> int:
     """Show how the requests of a session fared with the provider's cache."""
-    from refold_server.checks.attribution import request_history
     from refold_server.cli.command_context import open_context, read_config
+    from refold_server.requests.offline_check import request_history
     from refold_server.rpc.explained import explain_result
-    from refold_server.sessions.reading import reading
+    from refold_server.sessions.session_views import reading
 
     out, err = standard_output(), standard_error()
     async with (

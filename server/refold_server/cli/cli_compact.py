@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _compact(options: argparse.Namespace) -> int:
     from refold_server.cli.command_context import open_context, read_config
-    from refold_server.sessions.compacting import compact_session
+    from refold_server.sessions.session_registry import compact_session
 
     out = standard_output()
     async with open_context(read_config(options), turns=True) as context:

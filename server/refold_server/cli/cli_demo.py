@@ -82,7 +82,7 @@ def _program_name(program: str) -> str:
 
 
 def _counted(session: Session) -> str:
-    from refold_protocol.session.rebuild import sent_requests
+    from refold_protocol.session.request import sent_requests
 
     handle = session.ledger.handle
     requests = [request for _, _, request in sent_requests(handle.read())]

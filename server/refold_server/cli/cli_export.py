@@ -40,9 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(options: argparse.Namespace) -> int:
     """Export a session."""
     from refold_server.cli.command_context import open_context, read_config
-    from refold_server.sessions.reading import examining
-    from refold_storage.exporting import export_lines, plan_export
+    from refold_server.sessions.session_views import examining
     from refold_storage.interface import no_progress
+    from refold_storage.session_file import export_lines, plan_export
 
     if options.json and options.output in (None, "-"):
         raise ConfigError("--json", "needs --output: without it the export itself goes to standard output")

@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(options: argparse.Namespace) -> int:
     """Fork a session and print the fork's id."""
     from refold_server.cli.command_context import open_context, read_config
-    from refold_server.sessions.forking import fork_session
-    from refold_server.sessions.listing import origin_of
+    from refold_server.sessions.session_list import origin_of
+    from refold_server.sessions.session_registry import fork_session
 
     out = standard_output()
     async with open_context(read_config(options), plugins=False) as context:

@@ -18,7 +18,7 @@ from refold_server.cli.formatting import one_line
 from refold_server.cli.terminal import OutputStream, show_progress, standard_error, standard_output
 
 if TYPE_CHECKING:
-    from refold_server.sessions.unasked import Unasked
+    from refold_server.sessions.session_settings import Unasked
 
 SUMMARY = "read a session that was exported"
 DESCRIPTION = """Read a session from a file that `refold export` wrote, and print its id. It has the same events, byte for byte,
@@ -58,9 +58,9 @@ def run(options: argparse.Namespace) -> int:
 async def _import(options: argparse.Namespace) -> int:
     from refold_server.cli.command_context import open_context, read_config
     from refold_server.clock import epoch_ms, new_session_id
-    from refold_server.sessions.unasked import unasked
-    from refold_storage.importing import Incoming
+    from refold_server.sessions.session_settings import unasked
     from refold_storage.interface import no_progress
+    from refold_storage.session_file import Incoming
 
     out, err = standard_output(), standard_error()
     config = read_config(options)

@@ -14,8 +14,7 @@ from refold_protocol.ids import SessionId
 from refold_protocol.session.codec import decode_event
 from refold_protocol.session.events import ApprovalAsked, ApprovalDecided, Event, RequestHeader, RequestHeaderDelta, TurnEnd
 from refold_protocol.session.header import fold_header
-from refold_protocol.session.header_types import EpochHeader
-from refold_protocol.session.messages import Message, TextBlock, ToolCallBlock, ToolResultBlock
+from refold_protocol.session.messages import EpochHeader, Message, TextBlock, ToolCallBlock, ToolResultBlock
 from refold_server.cli.command_line import add_json, add_session, add_store
 from refold_server.cli.exit_codes import COMPLETED, STORE_CODES
 from refold_server.cli.formatting import (
@@ -63,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(options: argparse.Namespace) -> int:
     """Show a view of a session's log."""
     from refold_server.cli.command_context import open_context, read_config
-    from refold_server.sessions.reading import reading
+    from refold_server.sessions.session_views import reading
 
     out = standard_output()
     async with (
@@ -79,7 +78,7 @@ async def run(options: argparse.Namespace) -> int:
 
 
 def _print_view(out: OutputStream, handle: Handle, options: argparse.Namespace, *, owned: bool) -> None:
-    from refold_server.sessions.views import header_view, surface_view, transcript_view
+    from refold_server.sessions.session_views import header_view, surface_view, transcript_view
 
     if options.view == "header":
         header = header_view(handle, handle.tail)
@@ -104,7 +103,7 @@ def _node_lines(node: SurfaceNode, style: Style) -> Iterator[str]:
 
 
 def _print_events(out: OutputStream, handle: Handle, *, as_json: bool) -> None:
-    from refold_storage.slices import read_slices
+    from refold_storage.reader import read_slices
 
     header: EpochHeader | None = None
     for lines in read_slices(handle, 0, handle.tail):

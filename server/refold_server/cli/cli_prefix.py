@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(options: argparse.Namespace) -> int:
     """Show a prefix."""
     from refold_server.cli.command_context import open_context, read_config
-    from refold_server.sessions.composing import compose_session
+    from refold_server.sessions.session_reports import compose_session
 
     out, err = standard_output(), standard_error()
     config = read_config(options)
@@ -72,15 +72,15 @@ async def run(options: argparse.Namespace) -> int:
 def _folder(cwd: str | None) -> str:
     """Give the folder that is meant; links in its path stay. Raises ConfigError for one that is not there."""
     from refold_server.cli.command_context import current_folder
-    from refold_server.sessions.registry import folder_path
+    from refold_server.sessions.session_registry import folder_path
 
     return str(folder_path(current_folder() if cwd is None else os.path.abspath(cwd)))  # noqa: PTH100
 
 
 async def _of_folder(config: Config, folder: str) -> PrefixComposeResult:
-    from refold_server.host import surroundings
-    from refold_server.loop.seams import NOWHERE, Seams
-    from refold_server.sessions.composing import compose_anew
+    from refold_server.plugins.session_hooks import NOWHERE, Seams
+    from refold_server.services import surroundings
+    from refold_server.sessions.session_reports import compose_anew
 
     with redirect_stdout(sys.stderr):  # what plugins print
         shared = await surroundings(config)

@@ -17,7 +17,7 @@ from refold_server.cli.terminal import standard_error, standard_output
 from refold_server.cli.text_tables import session_lines
 
 if TYPE_CHECKING:
-    from refold_server.sessions.registry import Sessions
+    from refold_server.sessions.session_registry import Sessions
 
 SUMMARY = "list sessions, the latest active first"
 DESCRIPTION = """List the sessions that began in the current folder, the latest active first: title, last activity, turns,
@@ -82,7 +82,7 @@ def _folder(options: argparse.Namespace) -> str | None:
 
 async def _rows(sessions: Sessions, folder: str | None, options: argparse.Namespace) -> tuple[list[SessionRow], bool]:
     """Give up to as many rows as wanted, and whether there may be more."""
-    from refold_server.sessions.listing import page_of_sessions, read_cursor
+    from refold_server.sessions.session_list import page_of_sessions, read_cursor
 
     limit: int = options.limit
     rows: list[SessionRow] = []

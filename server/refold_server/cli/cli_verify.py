@@ -95,8 +95,8 @@ async def _verify(
 ) -> VerifyFinding:
     if isinstance(session, RefoldError):
         return VerifyFinding(None, False, error=f"{session.error_kind}: {session.message}")
-    from refold_server.checks.offline import check_log
-    from refold_server.sessions.reading import examining
+    from refold_server.requests.offline_check import check_log
+    from refold_server.sessions.session_views import examining
 
     try:
         async with examining(context.sessions, session) as handle:

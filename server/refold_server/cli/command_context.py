@@ -30,10 +30,9 @@ from refold_protocol.session.events import AbortCause
 from refold_server.cli.exit_codes import INTERRUPTED, first_error
 from refold_server.config import Config, ToolsConfig
 from refold_server.config_file import load_config
-from refold_server.enduring import run_to_its_end
-from refold_server.host import Surroundings, surroundings
-from refold_server.sessions.registry import Sessions
-from refold_server.stores import open_configured_store
+from refold_server.runner import run_to_its_end
+from refold_server.services import Surroundings, open_configured_store, surroundings
+from refold_server.sessions.session_registry import Sessions
 from refold_server.tools.tool_failure import Interrupted
 from refold_storage.interface import Store
 

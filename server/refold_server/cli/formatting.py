@@ -20,9 +20,8 @@ from refold_protocol.session.events import (
     RequestHeaderDelta,
     TurnEndReason,
 )
-from refold_protocol.session.header_delta import diff_lines, lines_of
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
-from refold_protocol.session.messages import ReasoningBlock, ToolCallBlock, text_of
+from refold_protocol.session.header import diff_lines, lines_of
+from refold_protocol.session.messages import CallConfig, EpochHeader, ReasoningBlock, ToolCallBlock, ToolSchema, text_of
 from refold_protocol.session.transcript import TranscriptEntry
 from refold_server.cli.terminal import Style
 

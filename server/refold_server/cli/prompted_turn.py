@@ -24,9 +24,9 @@ from refold_server.cli.exit_codes import COMPLETED, FAILED, INTERRUPTED, exit_co
 from refold_server.cli.formatting import one_line
 from refold_server.cli.terminal import OutputLostError, standard_error
 from refold_server.cli.turn_output import TurnPrinter
+from refold_server.sessions.event_tail import Tail
 from refold_server.sessions.session import Session, SettingsPatch
-from refold_server.sessions.settings import PERMISSIONS
-from refold_server.sessions.tail import Tail
+from refold_server.sessions.session_settings import PERMISSIONS
 
 FROM_STDIN: Final = "-"
 """The prompt that means: read it from standard input."""

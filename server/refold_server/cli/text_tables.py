@@ -18,7 +18,7 @@ from refold_server.cli.terminal import Style
 
 if TYPE_CHECKING:
     from refold_protocol.rpc.listing import SessionRow
-    from refold_protocol.session.meter_rows import PressureRow
+    from refold_protocol.session.meter import PressureRow
 
 MIN_TITLE: Final = 12
 """Columns that a title gets before other columns are left out."""

@@ -15,15 +15,7 @@ from typing import Final
 from msgspec import Struct
 
 from refold_protocol.ids import SessionId
-from refold_protocol.session.events import (
-    ApprovalAsked,
-    AssistantChunk,
-    AssistantMessage,
-    Event,
-    ToolCall,
-    ToolResult,
-    TurnEnd,
-)
+from refold_protocol.session.events import ApprovalAsked, AssistantChunk, AssistantMessage, Event, ToolCall, ToolResult, TurnEnd
 from refold_protocol.session.messages import ReasoningDelta, TextDelta, text_of
 from refold_server.cli.formatting import CALL_CHARACTERS, call_line, end_sentence, one_line, printable, subject_lines
 from refold_server.cli.terminal import AsyncOutputStream, Style, style_for

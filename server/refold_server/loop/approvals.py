@@ -19,8 +19,8 @@ from refold_protocol.session.events import ApprovalAsked, ApprovalDecided, Appro
 from refold_protocol.session.messages import Source
 from refold_server.clock import new_approval_id
 from refold_server.config import Mode
-from refold_server.loop.ledger import Ledger
 from refold_server.plugins.hook_table import Call
+from refold_server.requests.session_log import Ledger
 
 Outcome: TypeAlias = Literal["allowed", "denied"]
 Scope: TypeAlias = Literal["once", "session"]

@@ -10,26 +10,23 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from refold_protocol.dialects.dialect import BodyEncoder
-from refold_protocol.dialects.registry import dialect_named
+from refold_protocol.dialects.dialect_table import dialect_named
 from refold_protocol.errors import RefoldError
 from refold_protocol.ids import CallId
+from refold_protocol.session.append_only_list import Tape
 from refold_protocol.session.events import ClientInfo, Draft, Event, InstanceStart, PluginFailed, SessionSettings
 from refold_protocol.session.header import canonical_header
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
-from refold_protocol.session.messages import Message
+from refold_protocol.session.messages import CallConfig, EpochHeader, Message, ToolSchema
 from refold_protocol.session.request import Request, RequestDigest
-from refold_protocol.session.tape import Tape
-from refold_server.checks.live import CheckMode, LiveCheck
-from refold_server.compaction.prune import readable
+from refold_server.compaction.result_cuts import readable
 from refold_server.config import CompactionConfig, Mode
 from refold_server.loop.approvals import Approvals
-from refold_server.loop.composition import Composition
-from refold_server.loop.ledger import Ledger
-from refold_server.loop.results import LoggedResults
-from refold_server.loop.seams import Seams
-from refold_server.meters import ModelTokenMeter
 from refold_server.plugins.hook_runner import PluginFailure
+from refold_server.plugins.session_hooks import Composition, Seams
 from refold_server.providers.provider_registry import Provider
+from refold_server.requests.live_check import CheckMode, LiveCheck
+from refold_server.requests.session_log import Ledger, LoggedResults
+from refold_server.requests.session_meters import ModelTokenMeter
 from refold_server.tools.tool import PastResults
 from refold_server.tools.tool_runner import Proposed, ToolAnswer
 

@@ -9,29 +9,20 @@ from contextlib import aclosing
 
 from msgspec import Struct
 
-from refold_protocol.dialects.registry import dialect_named
+from refold_protocol.dialects.dialect_table import dialect_named
 from refold_protocol.errors import ProviderError
 from refold_protocol.json_text import is_json_object
 from refold_protocol.session.chunks import assemble, with_call_ids, without_calls
-from refold_protocol.session.events import (
-    AssistantChunk,
-    AssistantMessage,
-    Draft,
-    RequestSent,
-    StepEnd,
-    StepStart,
-)
+from refold_protocol.session.events import AssistantChunk, AssistantMessage, Draft, RequestSent, StepEnd, StepStart
 from refold_protocol.session.header import canonical_header, header_draft
-from refold_protocol.session.header_types import EpochHeader
-from refold_protocol.session.messages import Block, Message, ToolCallBlock
-from refold_protocol.session.rebuild import request_of
-from refold_protocol.session.request import Request
-from refold_server.loop.inbox import join_before_step, waiting
+from refold_protocol.session.messages import Block, EpochHeader, Message, ToolCallBlock
+from refold_protocol.session.request import Request, request_of
+from refold_server.loop.compaction_trigger import Room
 from refold_server.loop.instance import Instance
-from refold_server.loop.room import Room
-from refold_server.loop.sending import replying, while_durable
-from refold_server.loop.toolcalls import run_calls
+from refold_server.loop.model_call import replying, while_durable
+from refold_server.loop.tool_calls import run_calls
 from refold_server.plugins.hook_table import Assembled, HookContext, Outgoing, Stop
+from refold_server.requests.session_log import join_before_step, waiting
 
 
 class StepDone(Struct, frozen=True, gc=False):

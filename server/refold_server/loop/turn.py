@@ -1,4 +1,6 @@
-"""Owns one turn: from `turn/start` to a durable `turn/end`, whatever happens in between.
+"""Owns the ways in which a running turn is told to stop: at once, or after its current step. Knows nothing of the log.
+
+Owns one turn: from `turn/start` to a durable `turn/end`, whatever happens in between.
 
 The end of a turn runs shielded from the cancellation that caused it. It leaves nothing open: a partial reply is kept,
 calls that did not run are answered, the step and the turn are closed in one batch.
@@ -12,7 +14,7 @@ import anyio
 
 from refold_protocol.errors import LogError, ProviderError, RefoldError
 from refold_protocol.session.closers import partial_reply
-from refold_protocol.session.endings import COMPLETED, MAX_STEPS, MAX_TOKENS, aborted, blocked, failed
+from refold_protocol.session.event_data import COMPLETED, MAX_STEPS, MAX_TOKENS, aborted, blocked, failed
 from refold_protocol.session.events import (
     AbortCause,
     ApprovalDecided,
@@ -28,13 +30,33 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.messages import Source
 from refold_protocol.session.session_state import PendingInput
-from refold_server.loop.control import TurnControl
-from refold_server.loop.inbox import joining_context
+from refold_server.loop.compaction_trigger import Room
 from refold_server.loop.instance import Instance
-from refold_server.loop.room import Room
 from refold_server.loop.step import StepDone, run_step
-from refold_server.loop.unanswered import unanswered
+from refold_server.loop.tool_calls import unanswered
 from refold_server.plugins.hook_table import Stop
+from refold_server.requests.session_log import joining_context
+
+
+class TurnControl:
+    """One turn's stop switch. `cause` is who pulled it first; `stop_after_step` ends the turn between two steps."""
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+        self.cause: AbortCause | None = None
+        self.stop_after_step: AbortCause | None = None
+
+    def interrupt(self, cause: AbortCause) -> None:
+        """Stop at once. Idempotent; the first cause stays."""
+        if self.cause is None:
+            self.cause = cause
+        self.scope.cancel()
+
+    def finish_step(self, cause: AbortCause) -> None:
+        """Let the current step end, then stop."""
+        if self.stop_after_step is None:
+            self.stop_after_step = cause
+
 
 END_SECONDS = 30
 """How long the end of a turn may take to become durable."""

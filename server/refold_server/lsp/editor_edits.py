@@ -29,7 +29,7 @@ from refold_protocol.rpc.lsp_types import (
     WorkspaceEdit,
 )
 from refold_server.lsp.text_positions import OpenDocument, Splice, difference, document_at, document_named, spliced, text_edits
-from refold_server.rpc.peer import PeerError, PeerGoneError
+from refold_server.rpc.client_requests import PeerError, PeerGoneError
 from refold_server.tools.atomic_write import FileChangedError, may_write, write_over
 from refold_server.tools.open_buffers import is_same_text
 from refold_server.tools.text_file import BYTE_ORDER_MARK

@@ -26,10 +26,17 @@ from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
 from pygls.workspace import TextDocument
 
-from refold_protocol.rpc.errors import INVALID_PARAMS, METHOD_NOT_FOUND, WireError, bad_param, internal_error, method_not_found
 from refold_protocol.rpc.initialize import VERSION
 from refold_protocol.rpc.language import COMMANDS, LanguageParams
 from refold_protocol.rpc.lsp_types import Position, Range
+from refold_protocol.rpc.wire_errors import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    WireError,
+    bad_param,
+    internal_error,
+    method_not_found,
+)
 from refold_server.lsp.selection_commands import ActionRequest
 from refold_server.lsp.text_positions import OpenDocument, Splice, path_of_uri, span_of, spliced
 

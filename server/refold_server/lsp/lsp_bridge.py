@@ -19,14 +19,14 @@ from uuid import uuid4
 
 from msgspec import Raw
 
-from refold_protocol.rpc.errors import WireError, internal_error, method_not_found, request_cancelled
 from refold_protocol.rpc.initialize import ClientCapabilities, InitializeParams
 from refold_protocol.rpc.methods import LANGUAGE_METHODS
+from refold_protocol.rpc.wire_errors import WireError, internal_error, method_not_found, request_cancelled
 from refold_protocol.session.messages import Source
+from refold_server.rpc.client_requests import PeerError, PeerGoneError
 from refold_server.rpc.dispatch import Handler
-from refold_server.rpc.peer import PeerError, PeerGoneError
-from refold_server.sessions.registry import Sessions
 from refold_server.sessions.session import Spawn
+from refold_server.sessions.session_registry import Sessions
 from refold_server.tools.open_buffers import OpenBuffer, closed_meanwhile
 from refold_server.tools.tool_failure import ToolFailure
 

@@ -22,16 +22,16 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from refold_protocol.errors import RefoldError
 from refold_protocol.ids import InputId, SessionId
 from refold_protocol.json_text import repair_surrogates
-from refold_protocol.rpc.errors import ErrorObject, WireError, bad_param, invalid_params
 from refold_protocol.rpc.language import ACTION_KINDS, EDIT, EXPLAIN, FIX
 from refold_protocol.rpc.lsp_types import CodeAction, Command, Range, ShowMessageParams
+from refold_protocol.rpc.wire_errors import ErrorObject, WireError, bad_param, invalid_params
 from refold_protocol.session.events import AssistantMessage, Event, TurnEnd
 from refold_protocol.session.messages import Source, TextBlock, text_of
 from refold_server.lsp.editor_edits import Editor, EditOutcome, EditRefused, apply_text_edit
 from refold_server.lsp.selection_answer import FORMAT, change_of, fenced, replacement_in
 from refold_server.lsp.text_positions import OpenDocument, document_named, folder_of, path_of_uri, position_of, span_of
-from refold_server.sessions.registry import Sessions
 from refold_server.sessions.session import Session, Spawn
+from refold_server.sessions.session_registry import Sessions
 
 
 class SelectionParams(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel", forbid_unknown_fields=True):

@@ -17,7 +17,7 @@ from typing import Final
 import anyio.to_thread
 from msgspec import Struct
 
-from refold_protocol.session.enclosing import enclosed_text
+from refold_protocol.session.projection import enclosed_text
 from refold_server.tools.repository import Repository, find_repository
 from refold_server.tools.text_file import BYTE_ORDER_MARK, read_up_to
 from refold_server.tools.tool_failure import ToolFailure

@@ -19,7 +19,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, cast
 
-from refold_protocol.dialects.failures import Failure, failure_error, kind_of_status, read_failure, short
+from refold_protocol.dialects.provider_failures import Failure, failure_error, kind_of_status, read_failure, short
 from refold_protocol.errors import ProviderError
 
 if TYPE_CHECKING:

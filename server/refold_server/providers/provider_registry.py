@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Final, Protocol
 
-from refold_protocol.dialects.registry import dialect_named
+from refold_protocol.dialects.dialect_table import dialect_named
 from refold_protocol.session.messages import Chunk
 from refold_protocol.session.request import Request
 from refold_server.config import ProviderConfig, TimeoutsConfig

@@ -29,9 +29,9 @@ from refold_protocol.rpc.listing import SeqResult
 from refold_protocol.rpc.methods import METHODS, decode_result
 from refold_protocol.session.messages import Source
 from refold_server.loop.approvals import GONE, Outcome, Question, Scope
-from refold_server.rpc.peer import PeerError, PeerGoneError
-from refold_server.sessions.registry import Sessions
+from refold_server.rpc.client_requests import PeerError, PeerGoneError
 from refold_server.sessions.session import Session
+from refold_server.sessions.session_registry import Sessions
 
 Ask: TypeAlias = Callable[[str, object], Awaitable[Raw]]
 """Sends a request to the client and gives its result; cancelling it cancels it there. Raises PeerError, PeerGoneError."""

@@ -9,7 +9,6 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Raw
 
-from refold_protocol.rpc.errors import WireError, bad_param
 from refold_protocol.rpc.initialize import SCHEMA_DIGEST, VERSION
 from refold_protocol.rpc.listing import (
     DaemonHealthResult,
@@ -23,11 +22,12 @@ from refold_protocol.rpc.listing import (
 )
 from refold_protocol.rpc.params import NoParams, SessionListParams
 from refold_protocol.rpc.schema import schema_of
-from refold_server.host import Surroundings
+from refold_protocol.rpc.wire_errors import WireError, bad_param
 from refold_server.plugins.plugin_registry import plugin_stats
-from refold_server.sessions.listing import page_of_sessions, read_cursor
-from refold_server.sessions.models import model_rows, provider_rows
-from refold_server.sessions.registry import Sessions
+from refold_server.services import Surroundings
+from refold_server.sessions.session_list import page_of_sessions, read_cursor
+from refold_server.sessions.session_registry import Sessions
+from refold_server.sessions.session_reports import model_rows, provider_rows
 
 Unsent = Callable[[], tuple[int, int]]
 """Gives the messages and the bytes that a connection has not been able to send yet."""

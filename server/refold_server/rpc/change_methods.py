@@ -16,9 +16,9 @@ from refold_protocol.rpc.params import (
 from refold_protocol.rpc.settings_params import compaction_settings
 from refold_protocol.session.events import LimitSettings, PermissionSettings
 from refold_protocol.session.messages import Source
-from refold_server.rpc.content import refuse_blank
-from refold_server.sessions.registry import Sessions
-from refold_server.sessions.settings import SettingsPatch
+from refold_server.rpc.dispatch import refuse_blank
+from refold_server.sessions.session_registry import Sessions
+from refold_server.sessions.session_settings import SettingsPatch
 
 
 class ChangeMethods:

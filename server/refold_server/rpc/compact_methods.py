@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from refold_protocol.rpc.compacting import SessionCompactParams, SessionCompactResult
-from refold_protocol.rpc.errors import WireError, request_cancelled
-from refold_server.loop.compacting import Landed
+from refold_protocol.rpc.wire_errors import WireError, request_cancelled
+from refold_server.loop.compaction_run import CompactionOutcome
 from refold_server.rpc.progress import Progress
-from refold_server.sessions.compacting import compact_session
-from refold_server.sessions.registry import Sessions
+from refold_server.sessions.session_registry import Sessions, compact_session
 
 
 class CompactMethods:
@@ -22,7 +21,7 @@ class CompactMethods:
         session, token = self._sessions.writable(params.session), params.work_done_token
         if token is None:
             return _result(await compact_session(session, params.instructions))
-        landed: list[Landed] = []
+        landed: list[CompactionOutcome] = []
         with self._progress.task(token, "session/compact", session):
             landed.append(await compact_session(session, params.instructions))
         if not landed:  # it was cancelled by its token
@@ -30,5 +29,5 @@ class CompactMethods:
         return _result(landed[0])
 
 
-def _result(landed: Landed) -> SessionCompactResult:
+def _result(landed: CompactionOutcome) -> SessionCompactResult:
     return SessionCompactResult(landed.seq, landed.tokens, landed.shadowed)

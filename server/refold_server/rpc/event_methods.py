@@ -14,16 +14,15 @@ from typing import Final, Protocol
 
 from refold_protocol.errors import InvariantError, RefoldError, SessionHandleClosedError, SessionNotFoundError
 from refold_protocol.ids import SessionId
-from refold_protocol.rpc.errors import WireError, bad_param
 from refold_protocol.rpc.notices import SessionEventsNotice, SessionsChangedNotice, SessionTroubleNotice
 from refold_protocol.rpc.params import EventSubscribeParams, EventUnsubscribeParams
 from refold_protocol.rpc.results import EventSubscribeResult, EventUnsubscribeResult
-from refold_protocol.session.status import phase_of
+from refold_protocol.rpc.wire_errors import WireError, bad_param
+from refold_protocol.session.session_state import phase_of
 from refold_server.rpc.dispatch import AfterEvents, Followed
 from refold_server.rpc.subscription import Subscription, check_cursor, notice_of, wait_for_news
-from refold_server.sessions.reading import reading
-from refold_server.sessions.registry import Sessions
-from refold_server.sessions.views import stands_open
+from refold_server.sessions.session_registry import Sessions
+from refold_server.sessions.session_views import reading, stands_open
 
 PHASE_SECONDS: Final = 15.0
 """While a turn runs, a notification names its phase at least that often."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from refold_protocol.rpc.explaining import ExplainedCause, ExplainedParting, ExplainedRequest, RequestExplainResult
-from refold_protocol.session.cache import Attribution, Cause, RequestRow
-from refold_protocol.session.cache_words import cached_tokens, cause_sentence, prompt_tokens, reasons, verdict_of
-from refold_protocol.session.comparison import Parting
+from refold_protocol.session.cache_report import cached_tokens, cause_sentence, prompt_tokens, reasons, verdict_of
+from refold_protocol.session.prefix_cache import Attribution, Cause, Parting, RequestRow
 
 
 def explain_result(row: RequestRow, against: RequestRow | None, state: Attribution) -> RequestExplainResult:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from refold_protocol.rpc.lineage import SessionArchiveParams, SessionDeleteParams, SessionForkParams, SessionForkResult
 from refold_protocol.session.messages import Source
-from refold_server.sessions.forking import fork_session
-from refold_server.sessions.registry import Sessions
+from refold_server.sessions.session_registry import Sessions, fork_session
 
 
 class LineageMethods:

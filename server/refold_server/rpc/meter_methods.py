@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from refold_protocol.rpc.metering import MeterReadParams, MeterReadResult
-from refold_server.host import Surroundings
-from refold_server.loop.log_loading import load
-from refold_server.meters import MeteredLog
-from refold_server.sessions.metering import LoadedLog, read_meter
-from refold_server.sessions.reading import reading
-from refold_server.sessions.registry import Sessions
+from refold_server.requests.session_log import load
+from refold_server.requests.session_meters import MeteredLog
+from refold_server.services import Surroundings
+from refold_server.sessions.session_registry import Sessions
+from refold_server.sessions.session_reports import LoadedLog, read_meter
+from refold_server.sessions.session_views import reading
 
 
 class MeterMethods:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from refold_protocol.rpc.composing import PrefixComposeParams, PrefixComposeResult
-from refold_server.sessions.composing import compose_session
-from refold_server.sessions.registry import Sessions
+from refold_server.sessions.session_registry import Sessions
+from refold_server.sessions.session_reports import compose_session
 
 
 class PrefixMethods:

@@ -2,20 +2,28 @@
 
 A projection of the log like any other: told from events, after they were accepted. A token names one turn at a time, or one
 compaction that was asked for.
+
+Owns `$/setTrace` and `$/logTrace`: what the daemon does, told to a client that asks for it.
+
+One line for each request that was answered, with the time it took; with `verbose`, the params as well. Off until asked for,
+and then it costs one comparison a request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import anyio
+import msgspec
 
 from refold_protocol.ids import InputId
-from refold_protocol.rpc.errors import WireError, bad_param
-from refold_protocol.rpc.notices import ProgressNotice, WorkDone
-from refold_protocol.rpc.params import ProgressToken
+from refold_protocol.rpc.notices import LogTraceNotice, ProgressNotice, WorkDone
+from refold_protocol.rpc.params import ProgressToken, SetTraceParams
+from refold_protocol.rpc.wire_errors import WireError, bad_param
 from refold_protocol.session.events import (
     AbortCause,
     ApprovalAsked,
@@ -28,13 +36,14 @@ from refold_protocol.session.events import (
     TurnEnd,
     TurnStart,
 )
+from refold_server.rpc.dispatch import Handler
 from refold_server.sessions.session import Session
 
 Notify = Callable[[str, object], None]
 """Sends a notification."""
 
 
-class _Followed:
+class _TurnProgress:
     def __init__(self, session: Session, given: InputId) -> None:
         self.session = session
         self.input = given
@@ -47,7 +56,7 @@ class Progress:
 
     def __init__(self, notify: Notify) -> None:
         self._notify = notify
-        self._tokens: dict[ProgressToken, _Followed | anyio.CancelScope | None] = {}
+        self._tokens: dict[ProgressToken, _TurnProgress | anyio.CancelScope | None] = {}
 
     def reserve(self, token: ProgressToken, method: str = "turn/start") -> ProgressToken:
         """Take a token into use for a request. Raises WireError (−32602) for one that is."""
@@ -64,7 +73,7 @@ class Progress:
         """Tell the progress of the turn that `given` starts or joins, from where it is now; `turn` is the one that it was
         accepted for, None while it is queued."""
         ledger = session.ledger
-        followed = self._tokens[token] = _Followed(session, given)
+        followed = self._tokens[token] = _TurnProgress(session, given)
         waits = any(one.input == given for one in ledger.folds.pending)
         followed.turn = ledger.turn_of_input(given) or (None if waits else turn)
         if session.closed or (not waits and (followed.turn is None or ledger.turn_end(followed.turn) is not None)):
@@ -116,7 +125,7 @@ class Progress:
         elif followed is not None and followed.turn is not None:
             await followed.session.interrupt(followed.turn, AbortCause("user"))
 
-    def _seen(self, token: ProgressToken, followed: _Followed, events: Sequence[Event]) -> None:
+    def _seen(self, token: ProgressToken, followed: _TurnProgress, events: Sequence[Event]) -> None:
         for event in events:
             match event.data:
                 case TurnStart(turn=turn, trigger=trigger) if trigger.input == followed.input:
@@ -140,10 +149,44 @@ class Progress:
                 case _:
                     pass
 
-    def _end(self, token: ProgressToken, followed: _Followed, message: str) -> None:
+    def _end(self, token: ProgressToken, followed: _TurnProgress, message: str) -> None:
         followed.stop()
         self.release(token)
         self._tell(token, WorkDone("end", message=message))
 
     def _tell(self, token: ProgressToken, value: WorkDone) -> None:
         self._notify("$/progress", ProgressNotice(token, value))
+
+
+class Trace:
+    """The trace of one connection. `level` is `off`, `messages` or `verbose`."""
+
+    def __init__(self, notify: Notify) -> None:
+        self.level = "off"
+        self._notify = notify
+
+    async def set(self, params: SetTraceParams) -> None:
+        """$/setTrace."""
+        self.level = params.value
+
+    def traced(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
+        """Give the same handlers, each telling of itself."""
+        return {name: self._traced(name, handler) for name, handler in handlers.items()}
+
+    def _traced(self, name: str, handler: Handler) -> Handler:
+        async def handle(params: Any) -> object:
+            if self.level == "off":
+                return await handler(params)
+            began, outcome = time.perf_counter(), "failed"
+            try:
+                result = await handler(params)
+                outcome = "answered"
+                return result
+            finally:
+                self._tell(f"{name}: {outcome} after {(time.perf_counter() - began) * 1000:.1f} ms", params)
+
+        return handle
+
+    def _tell(self, message: str, params: Any) -> None:
+        verbose = msgspec.json.encode(params).decode() if self.level == "verbose" else None
+        self._notify("$/logTrace", LogTraceNotice(message, verbose))

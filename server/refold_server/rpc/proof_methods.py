@@ -5,13 +5,12 @@ from __future__ import annotations
 from refold_protocol.rpc.explaining import RequestExplainParams, RequestExplainResult
 from refold_protocol.rpc.params import LogVerifyParams, RequestRebuildParams
 from refold_protocol.rpc.results import LogVerifyResult, Mismatch, RequestRebuildResult
-from refold_protocol.session.explain import RequestHistory
+from refold_protocol.session.cache_report import RequestHistory
 from refold_protocol.verify import Report
-from refold_server.checks.attribution import request_history
-from refold_server.checks.offline import Rebuilt, check_log, rebuilt_request, rebuilt_summary
+from refold_server.requests.offline_check import RebuiltRequest, check_log, rebuilt_request, rebuilt_summary, request_history
 from refold_server.rpc.explained import explain_result
-from refold_server.sessions.reading import examining, read_whole, reading
-from refold_server.sessions.registry import Sessions
+from refold_server.sessions.session_registry import Sessions
+from refold_server.sessions.session_views import examining, read_whole, reading
 from refold_storage.interface import Handle
 
 
@@ -24,7 +23,7 @@ class ProofMethods:
     async def rebuild(self, params: RequestRebuildParams) -> RequestRebuildResult:
         """request/rebuild."""
 
-        async def rebuild() -> Rebuilt:
+        async def rebuild() -> RebuiltRequest:
             async with reading(self._sessions, params.session) as (handle, _):
                 return await _rebuilt(handle, params)
 
@@ -56,7 +55,7 @@ class ProofMethods:
         return LogVerifyResult(report.events, report.requests, report.equal, report.not_shipped, mismatch)
 
 
-async def _rebuilt(handle: Handle, params: RequestRebuildParams) -> Rebuilt:
+async def _rebuilt(handle: Handle, params: RequestRebuildParams) -> RebuiltRequest:
     if params.compact is not None:
         return await rebuilt_summary(handle, params.compact)
     assert params.turn is not None  # the params' own check: a step is named then

@@ -8,13 +8,12 @@ from refold_protocol.ids import SessionId
 from refold_protocol.rpc.lineage import SessionDeleteParams
 from refold_protocol.rpc.params import EventSubscribeParams, SessionCloseParams, SessionOpenParams
 from refold_protocol.session.messages import Source
-from refold_server.host import Surroundings
 from refold_server.rpc.approval_requests import ApprovalMethods, ApprovalRequests
 from refold_server.rpc.catalog_methods import CatalogMethods
 from refold_server.rpc.change_methods import ChangeMethods
 from refold_server.rpc.compact_methods import CompactMethods
+from refold_server.rpc.connection import Endpoint
 from refold_server.rpc.dispatch import Followed, Handler
-from refold_server.rpc.endpoint import Endpoint
 from refold_server.rpc.event_methods import EventMethods
 from refold_server.rpc.lineage_methods import LineageMethods
 from refold_server.rpc.meter_methods import MeterMethods
@@ -23,7 +22,8 @@ from refold_server.rpc.progress import Progress
 from refold_server.rpc.proof_methods import ProofMethods
 from refold_server.rpc.session_methods import SessionMethods
 from refold_server.rpc.turn_methods import TurnMethods
-from refold_server.sessions.registry import Sessions
+from refold_server.services import Surroundings
+from refold_server.sessions.session_registry import Sessions
 
 
 def routes(

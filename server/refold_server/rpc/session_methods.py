@@ -29,12 +29,19 @@ from refold_protocol.rpc.results import (
 from refold_protocol.session.messages import Source
 from refold_protocol.session.session_state import SessionState
 from refold_protocol.session.transcript import TranscriptEntry
-from refold_server.loop.log_loading import load
-from refold_server.sessions.reading import read_whole, reading
-from refold_server.sessions.registry import Sessions
+from refold_server.requests.session_log import load
 from refold_server.sessions.session import Session
-from refold_server.sessions.slicing import listed
-from refold_server.sessions.views import nodes_of, outlook_of, seq_at, surface_of, transcript_view
+from refold_server.sessions.session_registry import Sessions
+from refold_server.sessions.session_views import (
+    listed,
+    nodes_of,
+    outlook_of,
+    read_whole,
+    reading,
+    seq_at,
+    surface_of,
+    transcript_view,
+)
 from refold_storage.interface import Handle, SessionRecord
 
 PAGE_ITEMS = 1_000

@@ -14,9 +14,9 @@ from msgspec import Raw
 
 from refold_protocol.errors import CursorAheadError, CursorDivergedError
 from refold_protocol.ids import SessionId, WriterId, writer_tail
-from refold_protocol.rpc.errors import WireError, bad_param
 from refold_protocol.rpc.notices import SessionEventsNotice
-from refold_server.sessions.tail import Batch, Chunks, Tail
+from refold_protocol.rpc.wire_errors import WireError, bad_param
+from refold_server.sessions.event_tail import Chunks, EventBatch, Tail
 from refold_storage.interface import Handle, SessionRecord
 
 Attach: TypeAlias = Callable[["Subscription"], Callable[[], None]]
@@ -62,7 +62,7 @@ class Subscription:
         while self.tail is tail:
             await self._moved.wait()
 
-    def take(self) -> Batch | None:
+    def take(self) -> EventBatch | None:
         """Give what is to be told next, or None when there is nothing now. Raises SessionHandleClosedError, and
         SessionNotFoundError when the session was deleted."""
         self.handle.refresh()
@@ -118,7 +118,7 @@ def last_writer(record: SessionRecord) -> WriterId | None:
     return record.writers[-1][0] if record.writers else None
 
 
-def notice_of(number: int, writer: WriterId | None, batch: Batch, phase: str | None = None) -> SessionEventsNotice:
+def notice_of(number: int, writer: WriterId | None, batch: EventBatch, phase: str | None = None) -> SessionEventsNotice:
     """Give the notification that tells a batch to a subscription."""
     events = tuple(Raw(line) for line in batch.lines)
     return SessionEventsNotice(number, events, batch.prev, batch.tail, batch.durable, writer, batch.caught_up, phase)

@@ -16,10 +16,10 @@ from refold_protocol.rpc.params import (
 from refold_protocol.rpc.results import TurnInterruptResult, TurnStartResult
 from refold_protocol.session.events import AbortCause
 from refold_protocol.session.messages import Source
-from refold_server.rpc.content import refuse_blank
+from refold_server.rpc.dispatch import refuse_blank
 from refold_server.rpc.progress import Progress
-from refold_server.sessions.registry import Sessions
 from refold_server.sessions.session import Session
+from refold_server.sessions.session_registry import Sessions
 
 
 class TurnMethods:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from refold_protocol.errors import InputUnknownError, LogError, SessionBusyError
 from refold_protocol.ids import InputId, SessionId
-from refold_protocol.session.endings import COMPLETED
+from refold_protocol.session.event_data import COMPLETED
 from refold_protocol.session.events import (
     AbortCause,
     Draft,
@@ -29,15 +29,12 @@ from refold_protocol.session.events import (
     TurnStart,
 )
 from refold_protocol.session.messages import InputBlock, Source, text_content
-from refold_protocol.session.session_state import PendingInput
-from refold_protocol.session.status import Status, status_of
+from refold_protocol.session.session_state import PendingInput, Status, status_of
 from refold_server.clock import new_input_id
-from refold_server.loop.inbox import as_context, waiting
 from refold_server.loop.instance import Instance
-from refold_server.loop.ledger import UNDURABLE, Ledger
-from refold_server.sessions.checking import check_settings
-from refold_server.sessions.settings import PERMISSIONS, PERMISSIONS_NOW, SettingsPatch, patched
-from refold_server.sessions.turns import Spawn, Turns
+from refold_server.requests.session_log import UNDURABLE, Ledger, as_context, waiting
+from refold_server.sessions.session_settings import PERMISSIONS, PERMISSIONS_NOW, SettingsPatch, check_settings, patched
+from refold_server.sessions.turn_queue import Spawn, Turns
 
 Waits: TypeAlias = Literal["queue", "steer"]
 """What becomes of a prompt while a turn runs: it runs behind it, or joins it between two steps."""

@@ -12,7 +12,7 @@ import anyio.to_thread
 from msgspec import Meta, Struct
 
 from refold_protocol.json_text import compact_json
-from refold_protocol.session.header_types import ToolSchema
+from refold_protocol.session.messages import ToolSchema
 from refold_server.tools.text_change import Change, changeable, present_text, proposal
 from refold_server.tools.text_file import MAX_TEXT
 from refold_server.tools.text_match import Lines, hint, seen_form

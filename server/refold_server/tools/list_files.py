@@ -14,7 +14,7 @@ import anyio.to_thread
 from msgspec import Meta, Struct
 
 from refold_protocol.json_text import compact_json
-from refold_protocol.session.header_types import ToolSchema
+from refold_protocol.session.messages import ToolSchema
 from refold_server.tools.ignore_rules import is_named, read_globs
 from refold_server.tools.tool import ToolContext, ToolOutput, text_output
 from refold_server.tools.tool_failure import ToolFailure

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from refold_protocol.errors import ConfigError, InvariantError
-from refold_protocol.session.header_types import ToolSchema
+from refold_protocol.session.messages import ToolSchema
 from refold_server.tools.edit_file import EditFile
 from refold_server.tools.list_files import ListFiles
 from refold_server.tools.read_file import ReadFile

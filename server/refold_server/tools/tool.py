@@ -20,8 +20,7 @@ from refold_protocol.errors import InvalidJsonError
 from refold_protocol.ids import CallId
 from refold_protocol.json_text import JsonText, parse_strict, repair_surrogates
 from refold_protocol.session.events import ApprovalSubject
-from refold_protocol.session.header_types import ToolSchema
-from refold_protocol.session.messages import ResultBlock, text_content
+from refold_protocol.session.messages import ResultBlock, ToolSchema, text_content
 from refold_server.tools.open_buffers import NO_BUFFERS, OpenBuffers
 from refold_server.tools.skill_index import SkillFolders
 from refold_server.tools.text_file import SeenTexts

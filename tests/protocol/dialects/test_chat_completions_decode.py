@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.dialects.chat_completions import StreamDecoder
+from refold_protocol.dialects.chat_completions import ChatCompletionsDecoder
 from refold_protocol.session.messages import BlockEnd, BlockStart, FinishChunk, ReasoningDelta, TextDelta
 from tests.support.chat_stream import (
     DONE,
@@ -41,7 +41,7 @@ def test_a_reply_is_a_block_of_text_and_a_finish() -> None:
 
 
 def test_chunks_are_given_as_soon_as_their_event_is_complete() -> None:
-    decoder = StreamDecoder()
+    decoder = ChatCompletionsDecoder()
     first = text("a")
     assert decoder.feed(first[:-1]) == []
     assert decoder.feed(first[-1:]) == [BlockStart(0, "text"), TextDelta(0, "a")]
@@ -120,14 +120,14 @@ def test_the_marker_without_a_finish_reason_ends_a_reply_without_calls() -> None
 
 def test_a_connection_that_breaks_after_the_finish_reason_takes_nothing() -> None:
     """A-13c: what waits for the end of its line is dropped then."""
-    decoder = StreamDecoder()
+    decoder = ChatCompletionsDecoder()
     decoder.feed(text("x") + chunk({}, "stop") + b'data: {"choi')
     assert decoder.complete
     assert decoder.close(cut=True)[-1] == FinishChunk("stop")
 
 
 def test_nothing_after_the_marker_counts() -> None:
-    decoder = StreamDecoder()
+    decoder = ChatCompletionsDecoder()
     assert decoder.feed(reply("x") + text("y"))[-1] == FinishChunk("stop")
     assert decoder.done
     assert decoder.feed(text("z") + b"data: rubbish\n\n") == decoder.close() == []

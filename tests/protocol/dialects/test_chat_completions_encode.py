@@ -10,23 +10,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refold_protocol.dialects.chat_completions import ENCODER, BodyEncoder, encode
+from refold_protocol.dialects.chat_completions import ENCODER, ChatCompletionsEncoder, encode
 from refold_protocol.errors import BlobUnknownError
 from refold_protocol.json_text import JsonText
+from refold_protocol.session.append_only_list import Tape
 from refold_protocol.session.events import EncoderId
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
 from refold_protocol.session.messages import (
     Block,
+    CallConfig,
+    EpochHeader,
     ImageBlock,
     Message,
     ReasoningBlock,
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
+    ToolSchema,
     text_content,
 )
 from refold_protocol.session.request import Request
-from refold_protocol.session.tape import Tape
 from tests.support.requests import BLOBS, PNG, header, headers, history, requests, user
 
 
@@ -103,7 +105,7 @@ def test_an_image_makes_the_content_a_list_with_a_data_url() -> None:
 
 
 def test_an_image_whose_bytes_are_missing_is_an_error_that_names_it() -> None:
-    encoder = BodyEncoder()
+    encoder = ChatCompletionsEncoder()
     tape = Tape([user("a")])
     encoder.encode(Request(header(), tape), {})
     picture = Request(header(), tape.then(user("b")).then(Message("user", (ImageBlock("image/png", PNG),))))
@@ -204,7 +206,7 @@ def test_encoding_step_by_step_gives_the_bytes_of_encoding_from_nothing(
     choices: list[EpochHeader], steps: list[tuple[list[Message], int]]
 ) -> None:
     """Appends, replaces (a tape of its own) and changes of the header, in any order."""
-    encoder = BodyEncoder()
+    encoder = ChatCompletionsEncoder()
     tape: Tape[Message] = Tape()
     for new, choice in steps:
         if choice == 0:
@@ -221,7 +223,7 @@ def test_encoding_step_by_step_gives_the_bytes_of_encoding_from_nothing(
 
 def test_of_a_history_that_grew_only_the_new_messages_are_encoded() -> None:
     """Shown by images: the bytes of old ones are not asked for again."""
-    encoder = BodyEncoder()
+    encoder = ChatCompletionsEncoder()
     tape = Tape([Message("user", (ImageBlock("image/png", PNG),))])
     encoder.encode(Request(header(), tape), BLOBS)
     longer = Request(header(), tape.then(user("next")))
@@ -229,7 +231,7 @@ def test_of_a_history_that_grew_only_the_new_messages_are_encoded() -> None:
 
 
 def test_going_back_to_a_shorter_history_encodes_that_history() -> None:
-    encoder = BodyEncoder()
+    encoder = ChatCompletionsEncoder()
     short_tape: Tape[Message] = Tape([user("a")])
     long_tape = short_tape.then(user("b"))
     for tape in (long_tape, short_tape, short_tape.then(user("c"))):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.dialects.chat_completions import StreamDecoder
+from refold_protocol.dialects.chat_completions import ChatCompletionsDecoder
 from refold_protocol.errors import RETRYABLE_KINDS, ProviderError
 from refold_protocol.session.messages import BlockEnd, FinishChunk
 from tests.support.chat_stream import (
@@ -137,7 +137,7 @@ def test_a_sample_is_short_and_on_one_line() -> None:
 
 
 def test_after_a_failure_every_call_raises_it() -> None:
-    decoder = StreamDecoder()
+    decoder = ChatCompletionsDecoder()
     decoder.feed(text("a") + b"data: x\n\n")
     failure = decoder.failure
     for again in (lambda: decoder.feed(b""), decoder.close):
@@ -148,7 +148,7 @@ def test_after_a_failure_every_call_raises_it() -> None:
 
 def test_a_failure_behind_chunks_is_known_without_another_call() -> None:
     for rest in (b"data: x\n\n", b'data: {"x":"' + b"y" * (33 << 20)):
-        decoder = StreamDecoder()
+        decoder = ChatCompletionsDecoder()
         assert decoder.feed(text("a") + rest)
         assert decoder.failure is not None
 

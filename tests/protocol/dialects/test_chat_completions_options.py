@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from refold_protocol.dialects.chat_completions import Options, check_extra, resolve_options
-from refold_protocol.dialects.chat_completions_options import extra_members, read_options
+from refold_protocol.dialects.chat_completions import Options, check_extra, extra_members, read_options, resolve_options
 from refold_protocol.errors import ConfigError
 from refold_protocol.json_text import JsonText
 

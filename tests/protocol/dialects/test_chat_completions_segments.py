@@ -10,13 +10,12 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from refold_protocol.dialects.chat_completions import CHAT_COMPLETIONS, encode
-from refold_protocol.dialects.segments import KINDS, Segment
+from refold_protocol.dialects.growing_body import KINDS, Segment
 from refold_protocol.errors import BlobUnknownError
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.header_types import ToolSchema
-from refold_protocol.session.messages import ImageBlock, Message, ReasoningBlock, text_content
+from refold_protocol.session.append_only_list import Tape
+from refold_protocol.session.messages import ImageBlock, Message, ReasoningBlock, ToolSchema, text_content
 from refold_protocol.session.request import Request
-from refold_protocol.session.tape import Tape
 from tests.support.requests import BLOBS, PNG, header, request, requests, user
 
 TOOLS = (ToolSchema("look", "Look.", JsonText("{}")), ToolSchema("read", "Read.", JsonText("{}")))

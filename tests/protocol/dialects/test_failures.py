@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.dialects.failures import failure_error, kind_of_status, read_failure, short
+from refold_protocol.dialects.provider_failures import failure_error, kind_of_status, read_failure, short
 from refold_protocol.errors import KINDS, ProviderError
 
 OPENAI_OVERFLOW = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."

@@ -10,8 +10,9 @@ from msgspec import Raw
 
 from refold_protocol import errors as tree
 from refold_protocol.errors import KINDS, RETRYABLE_KINDS, ConfigError, InvariantError, ProviderError, RefoldError
-from refold_protocol.rpc import errors
-from refold_protocol.rpc.errors import (
+from refold_protocol.rpc import wire_errors as errors
+from refold_protocol.rpc.methods import METHODS, decode_params
+from refold_protocol.rpc.wire_errors import (
     APPLICATION_ERROR,
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -20,7 +21,6 @@ from refold_protocol.rpc.errors import (
     error_of,
     is_ours,
 )
-from refold_protocol.rpc.methods import METHODS, decode_params
 
 
 def data(error: ErrorObject) -> Any:

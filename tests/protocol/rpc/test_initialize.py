@@ -9,16 +9,11 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from refold_protocol.rpc.errors import WireError
-from refold_protocol.rpc.initialize import (
-    SCHEMA_DIGEST,
-    VERSION,
-    InitializationOptions,
-    InitializeParams,
-    initialize_result,
-)
+from refold_protocol.rpc.initialize import SCHEMA_DIGEST, VERSION, InitializationOptions, InitializeParams
+from refold_protocol.rpc.initialize_reply import initialize_result
 from refold_protocol.rpc.methods import METHODS, decode_params
 from refold_protocol.rpc.schema import schema_digest
+from refold_protocol.rpc.wire_errors import WireError
 
 
 def initialize(params: Any) -> InitializeParams:

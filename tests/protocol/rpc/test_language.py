@@ -10,7 +10,8 @@ import pytest
 from msgspec import Raw, Struct, UnsetType
 
 from refold_protocol.rpc import language, lsp_types
-from refold_protocol.rpc.initialize import InitializeParams, initialize_result
+from refold_protocol.rpc.initialize import InitializeParams
+from refold_protocol.rpc.initialize_reply import initialize_result
 from refold_protocol.rpc.language import ACTION_KINDS, COMMANDS, LanguageParams, WorkspaceFolder, announced, language_params
 from refold_protocol.rpc.methods import LANGUAGE_METHODS, METHODS
 from refold_server.lsp.editor_edits import EditOutcome

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.rpc.malformed import Glimpse, glimpse
+from refold_protocol.rpc.envelope import Glimpse, glimpse
 
 
 @pytest.mark.parametrize(

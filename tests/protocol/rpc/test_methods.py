@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from msgspec import Raw, Struct, UnsetType
 
-from refold_protocol.rpc.envelope import Notification, Request, Response, decode_message
-from refold_protocol.rpc.errors import WireError
+from refold_protocol.rpc.envelope import Notification, Response, RpcRequest, decode_message
 from refold_protocol.rpc.initialize import InitializeParams
 from refold_protocol.rpc.methods import METHODS, decode_params, decode_result
 from refold_protocol.rpc.params import CancelParams, ProgressCancelParams, SetTraceParams
+from refold_protocol.rpc.wire_errors import WireError
 from tests.support.annotations import fields, mutable_parts, structs_in
 from tests.support.rpc_examples import EXAMPLES, GOLDEN, bodies, golden_file, schema_text
 
@@ -50,7 +50,7 @@ def test_the_golden_messages_of_a_method_are_written_today_as_they_were(name: st
 def test_the_golden_messages_of_a_method_are_read_today_as_they_were(name: str) -> None:
     row = METHODS[name]
     call, *replies = map(decode_message, lines(name))
-    assert isinstance(call, Request if row.kind == "request" else Notification)
+    assert isinstance(call, RpcRequest if row.kind == "request" else Notification)
     assert call.method == name
     given, result = EXAMPLES[name]
     assert plain(decode_params(row, call.params)) == (None if row.params is None else plain(given))

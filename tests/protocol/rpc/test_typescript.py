@@ -11,7 +11,7 @@ from refold_protocol.errors import KINDS
 from refold_protocol.rpc.methods import METHODS, Method
 from refold_protocol.rpc.shapes import SPLICED, SPLICED_RESULTS, WORDS
 from refold_protocol.rpc.typescript import EMPTY, declarations
-from refold_protocol.session.endings import TURN_ENDS
+from refold_protocol.session.event_data import TURN_ENDS
 from refold_protocol.session.events import EVENT_TYPES
 
 TEXT = declarations()

@@ -10,11 +10,10 @@ from msgspec.structs import replace
 
 from refold_protocol.dialects.chat_completions import CHAT_COMPLETIONS, encode
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.cache import NOTHING_ASKED, Attribution, attribution_step, fold_attribution
 from refold_protocol.session.events import Event, RequestHeader, RequestSent, StepStart, ToolResult, UserMessage
-from refold_protocol.session.header_types import EpochHeader, ToolSchema
-from refold_protocol.session.messages import ImageBlock, text_content
-from refold_protocol.session.rebuild import sent_requests
+from refold_protocol.session.messages import EpochHeader, ImageBlock, ToolSchema, text_content
+from refold_protocol.session.prefix_cache import NOTHING_ASKED, Attribution, attribution_step, fold_attribution
+from refold_protocol.session.request import sent_requests
 from tests.support.attributions import ask, recorded, rows, why
 from tests.support.log_strategies import logs
 from tests.support.logs import CLIENT, HEADER, LOOP, Log

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from refold_protocol.session.cache import fold_attribution
 from refold_protocol.session.events import AssistantMessage
 from refold_protocol.session.messages import Usage
+from refold_protocol.session.prefix_cache import fold_attribution
 from tests.support.attributions import ask, recorded, rows, verdicts, why
 from tests.support.logs import HEADER, Log
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.session.chain import CHAIN_START, chain, chain_step
+from refold_protocol.session.codec import CHAIN_START, chain, chain_step
 from tests.support.event_examples import EXAMPLES, example
 
 LINES = st.lists(st.binary(max_size=20), max_size=12)

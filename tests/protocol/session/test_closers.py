@@ -8,7 +8,7 @@ from hypothesis import given
 from refold_protocol.errors import KINDS, InvalidEventError
 from refold_protocol.ids import ApprovalId, CallId
 from refold_protocol.session.closers import closers_of, drafts_as_events, interrupted_turn_closers, open_at_end
-from refold_protocol.session.endings import FORKED, INTERRUPTED
+from refold_protocol.session.event_data import FORKED, INTERRUPTED
 from refold_protocol.session.events import (
     ApprovalAsked,
     ApprovalDecided,
@@ -23,10 +23,10 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.grammar import fold_turns
 from refold_protocol.session.messages import Message, Source, ToolResultBlock, text_content, text_of
-from refold_protocol.session.pairing import pairing_faults
-from refold_protocol.session.rebuild import rebuild, request_of
-from refold_protocol.session.status import status_of
+from refold_protocol.session.request import rebuild, request_of
+from refold_protocol.session.session_state import status_of
 from refold_protocol.session.surface import fold_surface
+from refold_protocol.verify import pairing_faults
 from tests.support.log_strategies import logs
 from tests.support.logs import CLIENT, HEADER, Log, call, log_of, spoken
 

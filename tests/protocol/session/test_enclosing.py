@@ -7,10 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refold_protocol.ids import InputId
-from refold_protocol.session.enclosing import enclosed_content, enclosed_text
 from refold_protocol.session.events import ContextMessage, SteeringMessage
 from refold_protocol.session.messages import TextBlock, text_of
-from refold_protocol.session.projection import derive_message
+from refold_protocol.session.projection import derive_message, enclosed_content, enclosed_text
 from tests.support.logs import CLIENT, Log
 
 TAGS = st.sampled_from(["context", "steering", "instructions"])

@@ -5,18 +5,19 @@ from __future__ import annotations
 import pytest
 
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.density import Density
-from refold_protocol.session.estimate import estimate_block, estimate_header, estimate_message, estimate_messages
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
 from refold_protocol.session.messages import (
     Block,
+    CallConfig,
+    EpochHeader,
     ImageBlock,
     Message,
     ReasoningBlock,
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
+    ToolSchema,
 )
+from refold_protocol.session.token_estimate import Density, estimate_block, estimate_header, estimate_message, estimate_messages
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,14 @@ from msgspec import Struct
 from refold_protocol.json_text import JsonText, check_json
 from refold_protocol.session.codec import decode_event
 from refold_protocol.session.events import EVENT_TYPES, SURFACE_TYPES, TYPE_OF_DATA, Draft, Event
-from refold_protocol.session.header_types import EpochHeader
-from refold_protocol.session.messages import Message
-from refold_protocol.session.summary import Summary
+from refold_protocol.session.messages import EpochHeader, Message
+from refold_protocol.session.session_totals import SessionTotals
 from tests.support.annotations import fields, mutable_parts, structs_in
 from tests.support.event_examples import EXAMPLES, GOLDEN, SEQ, TIME, example, golden_file
 
 REACHABLE: set[type[Struct]] = set[type[Struct]]().union(
     *(structs_in(row.data) for row in EVENT_TYPES.values()),
-    *(structs_in(kind) for kind in (Event, Draft, EpochHeader, Message, Summary)),
+    *(structs_in(kind) for kind in (Event, Draft, EpochHeader, Message, SessionTotals)),
 )
 BY_NAME: dict[str, type[Struct]] = {kind.__name__: kind for kind in REACHABLE}
 

@@ -9,8 +9,7 @@ from refold_protocol.json_text import JsonText
 from refold_protocol.session.codec import decode_event, seal
 from refold_protocol.session.events import Draft, Event, RequestHeader
 from refold_protocol.session.header import canonical_config, canonical_header, fold_header
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
-from refold_protocol.session.messages import Message, encode_compact, text_content
+from refold_protocol.session.messages import CallConfig, EpochHeader, Message, ToolSchema, encode_compact, text_content
 from tests.support import strategies
 from tests.support.log_strategies import logs
 from tests.support.logs import HEADER, Log

@@ -11,10 +11,24 @@ from refold_protocol.errors import SessionCorruptionError
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.codec import decode_event, seal
 from refold_protocol.session.events import Draft, Event, RequestHeader, RequestHeaderDelta
-from refold_protocol.session.header import canonical_header, fold_header, header_draft, header_step
-from refold_protocol.session.header_delta import apply_delta, diff_header, lines_of
-from refold_protocol.session.header_types import EpochHeader, SystemDelta, ToolSchema, ToolsDelta
-from refold_protocol.session.messages import Message, encode_compact, text_content
+from refold_protocol.session.header import (
+    apply_delta,
+    canonical_header,
+    diff_header,
+    fold_header,
+    header_draft,
+    header_step,
+    lines_of,
+)
+from refold_protocol.session.messages import (
+    EpochHeader,
+    Message,
+    SystemDelta,
+    ToolSchema,
+    ToolsDelta,
+    encode_compact,
+    text_content,
+)
 from tests.support import strategies
 from tests.support.header_strategies import SEPARATORS, related_headers
 from tests.support.logs import HEADER

@@ -29,9 +29,8 @@ from refold_protocol.session.events import (
     ToolResult,
     UserMessage,
 )
-from refold_protocol.session.header_types import EpochHeader
 from refold_protocol.session.loading import Loading
-from refold_protocol.session.messages import Usage, text_content
+from refold_protocol.session.messages import EpochHeader, Usage, text_content
 from refold_protocol.session.session_state import fold_all
 from tests.support.loading import loaded
 from tests.support.log_strategies import logs

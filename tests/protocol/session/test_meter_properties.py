@@ -8,21 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold_protocol.session.chunks import assemble
-from refold_protocol.session.density import Density
-from refold_protocol.session.estimate import estimate_header, estimate_message
-from refold_protocol.session.events import (
-    AssistantChunk,
-    AssistantMessage,
-    Event,
-    Replace,
-)
+from refold_protocol.session.events import AssistantChunk, AssistantMessage, Event, Replace
 from refold_protocol.session.header import fold_header
 from refold_protocol.session.messages import Message
 from refold_protocol.session.meter import Meter
-from refold_protocol.session.meter_profile import MeterProfile
 from refold_protocol.session.projection import derive_message
 from refold_protocol.session.session_state import NO_EVENTS, fold
 from refold_protocol.session.surface import cites, fold_surface
+from refold_protocol.session.token_estimate import Density, MeterProfile, estimate_header, estimate_message
 from tests.support.loading import loaded
 from tests.support.log_strategies import logs
 from tests.support.logs import HEADER, Log

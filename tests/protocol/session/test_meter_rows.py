@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from refold_protocol.session.messages import Usage
-from refold_protocol.session.meter_profile import MeterProfile
-from refold_protocol.session.meter_rows import PressureRow, PressureRows
+from refold_protocol.session.meter import PressureRow, PressureRows
+from refold_protocol.session.token_estimate import MeterProfile
 from tests.support.logs import HEADER, Log, spoken
 from tests.support.metering import Metering
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.session.header_types import CallConfig, EpochHeader
-from refold_protocol.session.messages import Message, TextBlock, ToolResultBlock, text_content
-from refold_protocol.session.pairing import PairingCheck, pairing_faults
-from refold_protocol.session.rebuild import sent_requests
-from refold_protocol.session.request import Request
-from refold_protocol.session.tape import Tape
+from refold_protocol.session.append_only_list import Tape
+from refold_protocol.session.messages import CallConfig, EpochHeader, Message, TextBlock, ToolResultBlock, text_content
+from refold_protocol.session.request import Request, sent_requests
+from refold_protocol.verify import PairingCheck, pairing_faults
 from tests.support.log_strategies import logs
 from tests.support.logs import HEADER, Log, call
 

@@ -8,10 +8,11 @@ from hypothesis import given
 from refold_protocol.session.closers import interrupted_turn_closers, partial_reply
 from refold_protocol.session.events import AssistantMessage, Draft, SessionTitle
 from refold_protocol.session.grammar import NO_TURN
-from refold_protocol.session.header_types import CallConfig, EpochHeader
 from refold_protocol.session.messages import (
     BlockStart,
+    CallConfig,
     Chunk,
+    EpochHeader,
     FinishChunk,
     ReasoningBlock,
     ReasoningDelta,
@@ -21,7 +22,7 @@ from refold_protocol.session.messages import (
     Usage,
     UsageChunk,
 )
-from refold_protocol.session.rebuild import request_of
+from refold_protocol.session.request import request_of
 from tests.support.log_strategies import logs
 from tests.support.logs import CLIENT, Log, call, spoken
 

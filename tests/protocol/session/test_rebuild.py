@@ -22,10 +22,9 @@ from refold_protocol.session.events import (
     UserMessage,
 )
 from refold_protocol.session.header import fold_header
-from refold_protocol.session.header_types import CallConfig, EpochHeader
-from refold_protocol.session.messages import Message, text_content
+from refold_protocol.session.messages import CallConfig, EpochHeader, Message, text_content
 from refold_protocol.session.projection import derive_message
-from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step, rebuild, request_of, sent_requests
+from refold_protocol.session.request import NOTHING_SEEN, Horizon, horizon_step, rebuild, request_of, sent_requests
 from refold_protocol.session.surface import fold_surface
 from tests.support.log_strategies import logs
 from tests.support.logs import CLIENT, HEADER, LOOP, Log, call

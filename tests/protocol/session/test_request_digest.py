@@ -10,10 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
-from refold_protocol.session.messages import ImageBlock, Message, TextBlock, ToolCallBlock, ToolResultBlock
+from refold_protocol.session.append_only_list import Tape
+from refold_protocol.session.messages import (
+    CallConfig,
+    EpochHeader,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    ToolSchema,
+)
 from refold_protocol.session.request import Request, RequestDigest, request_sha256
-from refold_protocol.session.tape import Tape
 from tests.support.strategies import headers, messages
 
 HEADER = EpochHeader(

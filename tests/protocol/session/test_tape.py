@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.session.tape import Tape
+from refold_protocol.session.append_only_list import Tape
 
 ITEMS = st.integers(0, 3)
 

@@ -35,8 +35,7 @@ from refold_protocol.session.events import (
     UserMessage,
 )
 from refold_protocol.session.grammar import NO_TURN, OpenCall, Route, Stream, TurnState, fold_turns, turn_step
-from refold_protocol.session.header_types import CallConfig, EpochHeader
-from refold_protocol.session.messages import TextDelta, ToolCallBlock, text_content
+from refold_protocol.session.messages import CallConfig, EpochHeader, TextDelta, ToolCallBlock, text_content
 from tests.support.log_strategies import logs
 from tests.support.logs import CLIENT, HEADER, Log, call, log_of, spoken
 

@@ -9,14 +9,13 @@ from hypothesis import given
 from msgspec.structs import force_setattr, replace
 
 from refold_protocol.session.events import TurnEnd
-from refold_protocol.session.header_types import CallConfig
-from refold_protocol.session.messages import Chunk, TextBlock
-from refold_protocol.session.rebuild import NOTHING_SEEN, horizon_step
-from refold_server.checks.live import EVERY, SHAPELESS, CheckMode, LiveCheck
+from refold_protocol.session.messages import CallConfig, Chunk, TextBlock
+from refold_protocol.session.request import NOTHING_SEEN, horizon_step
 from refold_server.plugins import STREAM, Outgoing, PluginRegistry
 from refold_server.plugins.hook_table import NextStream
 from refold_server.plugins.plugin_registry import Plugins, registered
-from refold_server.sessions.compacting import compact_session
+from refold_server.requests.live_check import EVERY, SHAPELESS, CheckMode, LiveCheck
+from refold_server.sessions.session_registry import compact_session
 from tests.support.log_strategies import logs
 from tests.support.logs import Log
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says

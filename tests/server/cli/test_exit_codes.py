@@ -20,7 +20,7 @@ from refold_protocol.errors import (
     StorageFullError,
     TurnMismatchError,
 )
-from refold_protocol.session.endings import TURN_ENDS, aborted, blocked, failed
+from refold_protocol.session.event_data import TURN_ENDS, aborted, blocked, failed
 from refold_protocol.session.events import AbortCause, TurnEndReason, TurnError
 from refold_server.cli.exit_codes import MEANINGS, exit_code_of_error, exit_code_of_turn
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.session.endings import TURN_ENDS, aborted, blocked, failed
+from refold_protocol.session.event_data import TURN_ENDS, aborted, blocked, failed
 from refold_protocol.session.events import AbortCause, ApprovalSubject, TurnEndReason, TurnError
 from refold_protocol.session.messages import ReasoningBlock, TextBlock, ToolCallBlock, text_content
 from refold_protocol.session.transcript import TranscriptEntry

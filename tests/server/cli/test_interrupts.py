@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from refold_protocol.session.endings import aborted
+from refold_protocol.session.event_data import aborted
 from refold_protocol.session.events import AbortCause, TurnEnd
 from refold_server.cli.command_context import Interrupts
 from refold_server.cli.prompted_turn import run_prompt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from refold_protocol.ids import ApprovalId, CallId
 from refold_protocol.session.codec import seal
-from refold_protocol.session.endings import COMPLETED, MAX_TOKENS
+from refold_protocol.session.event_data import COMPLETED, MAX_TOKENS
 from refold_protocol.session.events import (
     ApprovalAsked,
     ApprovalSubject,

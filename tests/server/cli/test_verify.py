@@ -12,7 +12,7 @@ import pytest
 
 from refold_protocol.ids import SessionId
 from refold_server.cli.terminal import PROGRESS_EVENTS, OutputStream, show_progress
-from refold_storage.keys import session_key
+from refold_storage.record_keys import session_key
 from tests.support.commands import Here
 from tests.support.copies import Change, copied, of_a_later_encoder, unchanged, with_another_body, with_another_request
 

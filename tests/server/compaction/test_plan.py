@@ -11,8 +11,7 @@ from refold_protocol.session.codec import seal
 from refold_protocol.session.events import Draft, Event, UserMessage
 from refold_protocol.session.messages import Source, text_content
 from refold_protocol.session.meter import Pressure
-from refold_server.compaction.plan import Ground, planned, scale_of
-from refold_server.compaction.policy import Bounds, bounds_of
+from refold_server.compaction.compaction_plan import Bounds, Ground, bounds_of, planned, scale_of
 from refold_server.config import CompactionConfig
 
 

@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 
 from refold_protocol.ids import CallId
 from refold_protocol.session.codec import seal
-from refold_protocol.session.density import Density
 from refold_protocol.session.events import Draft, Event, Replace, ToolErrorInfo, ToolResult, UserMessage
 from refold_protocol.session.messages import ImageBlock, Message, ResultBlock, Source, TextBlock, text_content
-from refold_protocol.session.meter_profile import MeterProfile
 from refold_protocol.session.projection import derive_message
 from refold_protocol.session.surface import fold_surface
-from refold_server.compaction.prune import Cut, before_tail, cuts_of, large_of, readable, shortened
-from refold_server.meters import ModelTokenMeter
+from refold_protocol.session.token_estimate import Density, MeterProfile
+from refold_server.compaction.result_cuts import Cut, before_tail, cuts_of, large_of, readable, shortened
+from refold_server.requests.session_meters import ModelTokenMeter
 
 METER = ModelTokenMeter(MeterProfile("p/m", 8_192, Density(1.0)))
 NOTE = re.compile(

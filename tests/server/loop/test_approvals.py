@@ -15,9 +15,9 @@ from refold_protocol.session.messages import Source, text_of
 from refold_server.config import Mode
 from refold_server.loop.approvals import Question
 from refold_server.sessions.session import Session
-from refold_storage.memory import MemoryStore
 from tests.support.loop_host import Script, ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, assert_proven, echo, end_of, last, scripted_session, turn, types
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

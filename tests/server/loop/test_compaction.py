@@ -8,19 +8,17 @@ from msgspec.structs import replace
 from refold_protocol.errors import ProviderError
 from refold_protocol.ids import SessionId
 from refold_protocol.session.events import CompactEnd, CompactStart, CompactSummary, RequestSent, SessionSettings, UserMessage
-from refold_protocol.session.header_types import CallConfig
-from refold_protocol.session.messages import Usage, text_of
-from refold_protocol.session.rebuild import rebuild_summary
-from refold_protocol.session.region import COMPACTION
-from refold_protocol.session.request import Request
+from refold_protocol.session.messages import CallConfig, Usage, text_of
+from refold_protocol.session.request import Request, rebuild_summary
 from refold_protocol.session.surface import fold_surface
+from refold_server.compaction.compaction_plan import COMPACTION
 from refold_server.config import CompactionConfig
-from refold_server.sessions.compacting import compact_session
-from refold_server.sessions.settings import SettingsPatch
+from refold_server.sessions.session_registry import compact_session
+from refold_server.sessions.session_settings import SettingsPatch
 from refold_storage.interface import NewSession
-from refold_storage.memory import MemoryStore
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import NAME, assert_proven, end_of, last, scripted_session, turn, types
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

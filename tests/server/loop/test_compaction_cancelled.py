@@ -8,8 +8,8 @@ import pytest
 
 from refold_protocol.session.events import AbortCause, CompactEnd, CompactSummary
 from refold_protocol.session.messages import text_content
-from refold_server.sessions.compacting import compact_session
 from refold_server.sessions.session import Session
+from refold_server.sessions.session_registry import compact_session
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import CLIENT, assert_proven, end_of, fill, scripted_session, turn
 from tests.support.plugging import of_type

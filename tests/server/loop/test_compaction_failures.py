@@ -18,14 +18,14 @@ from refold_protocol.session.events import (
     UserMessage,
 )
 from refold_protocol.session.messages import BlockStart, TextDelta, text_content
-from refold_protocol.session.meter_profile import TokenMeterError
-from refold_server.compaction.failure import CompactionError
+from refold_protocol.session.token_estimate import TokenMeterError
+from refold_server.compaction.compaction_plan import CompactionError
 from refold_server.config import CompactionConfig
-from refold_server.sessions.compacting import compact_session
 from refold_server.sessions.session import Session
-from refold_storage.memory import MemoryStore
+from refold_server.sessions.session_registry import compact_session
 from tests.support.loop_host import Pause, Script, ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, assert_proven, end_of, fill, last, scripted_session, turn, types
+from tests.support.memory_store import MemoryStore
 from tests.support.plugging import of_type
 
 pytestmark = pytest.mark.anyio

@@ -8,10 +8,10 @@ import pytest
 
 from refold_protocol.session.events import CompactEnd, CompactSummary, RequestSent, UserMessage
 from refold_protocol.session.messages import Usage, text_of
-from refold_server.compaction.failure import CompactionError
+from refold_server.compaction.compaction_plan import CompactionError
 from refold_server.plugins import SUMMARISE, Summarising, Summary
-from refold_server.sessions.compacting import compact_session
 from refold_server.sessions.session import Session
+from refold_server.sessions.session_registry import compact_session
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import assert_proven, last, scripted_session, turn
 from tests.support.plugging import failures, of_type, plugin

@@ -10,25 +10,16 @@ from msgspec.structs import replace
 from refold_protocol.errors import SessionCorruptionError
 from refold_protocol.ids import SessionId
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.events import (
-    Draft,
-    RequestHeader,
-    RequestHeaderDelta,
-    StepStart,
-    Trigger,
-    TurnStart,
-    UserMessage,
-)
-from refold_protocol.session.header_types import SystemDelta, ToolSchema, ToolsDelta
-from refold_protocol.session.messages import text_content
-from refold_protocol.session.rebuild import sent_requests
-from refold_server.loop.ledger import Ledger
+from refold_protocol.session.events import Draft, RequestHeader, RequestHeaderDelta, StepStart, Trigger, TurnStart, UserMessage
+from refold_protocol.session.messages import SystemDelta, ToolSchema, ToolsDelta, text_content
+from refold_protocol.session.request import sent_requests
+from refold_server.requests.session_log import Ledger
 from refold_server.sessions.session import Session
 from refold_storage.interface import NewSession
-from refold_storage.memory import MemoryStore
 from tests.support.logs import HEADER
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import CLIENT, assert_proven, scripted_session, turn
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

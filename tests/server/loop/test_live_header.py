@@ -13,11 +13,11 @@ from refold_protocol.session.request import Request
 from refold_server.plugins import SESSION_PREFIX, SUMMARISE, PluginRegistry, PrefixRequest, Summarising, Summary
 from refold_server.plugins.hook_table import NextPrefix, NextSummary
 from refold_server.plugins.plugin_registry import Plugins, registered
-from refold_server.sessions.compacting import compact_session
-from refold_storage.memory import MemoryStore
+from refold_server.sessions.session_registry import compact_session
 from tests.support.loop_host import Script, ScriptedHost, ScriptedProvider
 from tests.support.loop_host import says as says_with_usage
 from tests.support.loops import CLIENT, assert_proven, end_of, scripted_session, turn
+from tests.support.memory_store import MemoryStore
 from tests.support.plugging import of_type
 
 pytestmark = pytest.mark.anyio

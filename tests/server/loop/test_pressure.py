@@ -7,23 +7,15 @@ import logging
 import pytest
 
 from refold_protocol.errors import ProviderError
-from refold_protocol.session.events import (
-    CompactEnd,
-    CompactStart,
-    CompactSummary,
-    RequestSent,
-    StepEnd,
-    TurnEnd,
-    TurnError,
-)
+from refold_protocol.session.events import CompactEnd, CompactStart, CompactSummary, RequestSent, StepEnd, TurnEnd, TurnError
 from refold_protocol.session.messages import Chunk, UsageChunk, text_of
 from refold_server.config import CompactionConfig
 from refold_server.sessions.session import Session
-from refold_server.sessions.settings import SettingsPatch
-from refold_storage.memory import MemoryStore
+from refold_server.sessions.session_settings import SettingsPatch
 from tests.support.loop_host import Script, ScriptedHost, ScriptedProvider, calls
 from tests.support.loop_host import says as says_with_usage
 from tests.support.loops import assert_proven, echo, end_of, last, scripted_session, turn, types
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

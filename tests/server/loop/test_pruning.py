@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from refold_protocol.errors import ProviderError
-from refold_protocol.session.cache import fold_attribution
 from refold_protocol.session.events import CompactStart, Replace, StepEnd, ToolResult
 from refold_protocol.session.messages import Chunk, TextBlock, UsageChunk, text_of
+from refold_protocol.session.prefix_cache import fold_attribution
 from refold_protocol.session.request import Request
 from refold_protocol.session.transcript import transcript
 from refold_server.sessions.session import Session

@@ -7,20 +7,12 @@ from hashlib import sha256
 import pytest
 
 from refold_protocol.errors import StorageFullError
-from refold_protocol.session.events import (
-    AssistantMessage,
-    RequestHeader,
-    RequestSent,
-)
-from refold_protocol.session.messages import (
-    TextBlock,
-    ToolCallBlock,
-    text_content,
-)
-from refold_protocol.session.rebuild import sent_requests
-from refold_storage.memory import MemoryStore
+from refold_protocol.session.events import AssistantMessage, RequestHeader, RequestSent
+from refold_protocol.session.messages import TextBlock, ToolCallBlock, text_content
+from refold_protocol.session.request import sent_requests
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, assert_proven, echo, end_of, last, scripted_session, turn, types
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

@@ -5,21 +5,11 @@ from __future__ import annotations
 import pytest
 
 from refold_protocol.errors import ProviderError, SessionBusyError, StorageFullError
-from refold_protocol.session.events import (
-    AbortCause,
-    AssistantMessage,
-    TurnEnd,
-)
-from refold_protocol.session.messages import (
-    BlockStart,
-    ReasoningDelta,
-    TextDelta,
-    text_content,
-    text_of,
-)
-from refold_storage.memory import MemoryStore
+from refold_protocol.session.events import AbortCause, AssistantMessage, TurnEnd
+from refold_protocol.session.messages import BlockStart, ReasoningDelta, TextDelta, text_content, text_of
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, assert_proven, echo, end_of, last, scripted_session, turn, types
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

@@ -6,21 +6,11 @@ import anyio
 import pytest
 
 from refold_protocol.errors import ProviderError
-from refold_protocol.session.events import (
-    AbortCause,
-    AssistantMessage,
-    ToolCall,
-    ToolResult,
-)
-from refold_protocol.session.messages import (
-    BlockStart,
-    ToolCallDelta,
-    text_content,
-    text_of,
-)
-from refold_storage.memory import MemoryStore
+from refold_protocol.session.events import AbortCause, AssistantMessage, ToolCall, ToolResult
+from refold_protocol.session.messages import BlockStart, ToolCallDelta, text_content, text_of
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, assert_proven, echo, end_of, last, scripted_session, turn, types
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

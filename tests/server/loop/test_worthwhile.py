@@ -8,8 +8,8 @@ import pytest
 
 from refold_protocol.session.events import CompactStart, CompactSummary, Replace, ToolResult
 from refold_protocol.session.messages import Chunk, UsageChunk, text_of
-from refold_protocol.session.region import is_summary
 from refold_protocol.session.request import Request
+from refold_server.compaction.compaction_plan import is_summary
 from refold_server.sessions.session import Session
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls
 from tests.support.loop_host import says as says_with_usage

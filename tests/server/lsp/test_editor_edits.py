@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from refold_protocol.rpc.errors import ErrorObject
+from refold_protocol.rpc.wire_errors import ErrorObject
 from refold_server.lsp import editor_edits
 from refold_server.lsp.editor_edits import EditRefused, apply_text_edit, rewritten
 from refold_server.lsp.selection_commands import EditOutcome
 from refold_server.lsp.text_positions import OpenDocument, Splice
-from refold_server.rpc.peer import PeerError, PeerGoneError
+from refold_server.rpc.client_requests import PeerError, PeerGoneError
 from tests.support.language import NotingClient
 
 pytestmark = pytest.mark.anyio

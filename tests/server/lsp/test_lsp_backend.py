@@ -14,11 +14,12 @@ import pytest
 from lsprotocol import types
 from msgspec import Raw
 
-from refold_protocol.rpc.errors import ErrorObject, WireError
-from refold_protocol.rpc.initialize import InitializeParams, initialize_result
+from refold_protocol.rpc.initialize import InitializeParams
+from refold_protocol.rpc.initialize_reply import initialize_result
 from refold_protocol.rpc.language import COMMANDS, LanguageParams, WorkspaceFolder
 from refold_protocol.rpc.lsp_types import Position, Range
 from refold_protocol.rpc.methods import LANGUAGE_METHODS
+from refold_protocol.rpc.wire_errors import ErrorObject, WireError
 from refold_server.lsp import lsp_backend
 from refold_server.lsp.lsp_backend import PyglsBackend
 from refold_server.lsp.selection_commands import ActionRequest

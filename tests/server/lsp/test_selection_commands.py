@@ -12,17 +12,17 @@ import pytest
 from msgspec import UNSET, Raw
 
 from refold_protocol.errors import LogUnwritableError
-from refold_protocol.rpc.errors import WireError
 from refold_protocol.rpc.language import EDIT, EXPLAIN
+from refold_protocol.rpc.wire_errors import WireError
 from refold_protocol.session.messages import Source, text_of
 from refold_server.lsp import selection_commands
 from refold_server.lsp.selection_commands import MAX_MESSAGE, CommandResult, SelectionCommands, SelectionServices
 from refold_server.lsp.text_positions import OpenDocument
-from refold_server.sessions.registry import Sessions
-from refold_storage.memory import MemoryStore
+from refold_server.sessions.session_registry import Sessions
 from tests.support.editor import span
 from tests.support.language import NotingClient, Tasks
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

@@ -7,15 +7,15 @@ from msgspec.structs import replace
 
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.events import ToolResult
-from refold_protocol.session.header_types import CallConfig, ToolSchema
-from refold_protocol.session.rebuild import sent_requests
+from refold_protocol.session.messages import CallConfig, ToolSchema
+from refold_protocol.session.request import sent_requests
 from refold_server.plugins import ASSEMBLE, REQUEST, Assembled, Assembling, ConfigRequest
 from refold_server.plugins.hook_table import NextAssembled, NextConfig
 from refold_server.sessions.session import Session
-from refold_server.sessions.settings import SettingsPatch
-from refold_storage.memory import MemoryStore
+from refold_server.sessions.session_settings import SettingsPatch
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import echo, end_of, last, scripted_session, turn
+from tests.support.memory_store import MemoryStore
 from tests.support.plugging import assert_rebuilt, failures, plugin, together
 
 pytestmark = pytest.mark.anyio

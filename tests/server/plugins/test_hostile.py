@@ -9,9 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.header_types import ToolSchema
-from refold_protocol.session.messages import Chunk, Message, TextBlock, ToolCallBlock, ToolResultBlock
-from refold_protocol.session.tape import Tape
+from refold_protocol.session.append_only_list import Tape
+from refold_protocol.session.messages import Chunk, Message, TextBlock, ToolCallBlock, ToolResultBlock, ToolSchema
 from refold_server.plugins import (
     ASSEMBLE,
     EXECUTE,
@@ -36,7 +35,7 @@ from refold_server.plugins import (
 )
 from refold_server.plugins.hook_table import FLUSH, Hook
 from refold_server.plugins.plugin_registry import Plugins, registered
-from refold_server.sessions.compacting import compact_session
+from refold_server.sessions.session_registry import compact_session
 from tests.support.hostility import Attempts
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import echo, scripted_session, turn

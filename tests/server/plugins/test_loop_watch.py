@@ -22,7 +22,6 @@ from msgspec.structs import replace
 from refold_protocol.session.messages import Chunk
 from refold_server.config import PluginsConfig
 from refold_server.config_file import build_config
-from refold_server.host import surroundings
 from refold_server.plugins import (
     EXECUTE,
     FLUSH,
@@ -40,6 +39,7 @@ from refold_server.plugins import (
 from refold_server.plugins.hook_table import Hook
 from refold_server.plugins.loop_watch import Watch
 from refold_server.plugins.plugin_registry import Plugins, registered
+from refold_server.services import surroundings
 from refold_server.tools.session_tools import ToolTable
 from refold_server.tools.tool_runner import execute
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says

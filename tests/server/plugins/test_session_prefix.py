@@ -10,14 +10,13 @@ import pytest
 from refold_protocol.session.events import AbortCause, RequestHeader
 from refold_protocol.session.messages import Message, TextBlock, ToolCallBlock, ToolResultBlock, text_content
 from refold_protocol.session.projection import derive_message
-from refold_server.loop.composition import compose
-from refold_server.loop.seams import Seams
 from refold_server.plugins import PRE_STEP, SESSION_PREFIX, BeforeStep, PrefixRequest
 from refold_server.plugins.hook_table import NextPrefix
 from refold_server.plugins.plugin_registry import Plugins
-from refold_storage.memory import MemoryStore
+from refold_server.plugins.session_hooks import Seams, compose
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import CLIENT, end_of, scripted_session, turn
+from tests.support.memory_store import MemoryStore
 from tests.support.plugging import assert_rebuilt, failures, of_type, plugin, spoken, together, user
 
 pytestmark = pytest.mark.anyio

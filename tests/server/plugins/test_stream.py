@@ -8,15 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import force_setattr, replace
 
+from refold_protocol.session.append_only_list import Tape
 from refold_protocol.session.events import AssistantChunk
-from refold_protocol.session.messages import (
-    BlockEnd,
-    BlockStart,
-    Chunk,
-    FinishChunk,
-    TextDelta,
-)
-from refold_protocol.session.tape import Tape
+from refold_protocol.session.messages import BlockEnd, BlockStart, Chunk, FinishChunk, TextDelta
 from refold_server.plugins import STREAM, Outgoing
 from refold_server.plugins.hook_table import NextStream
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, says

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from refold_protocol.session.messages import Message
-from refold_server.loop.composition import Composition
-from refold_server.loop.seams import NOWHERE, Seams
 from refold_server.plugins import SESSION_PREFIX, PrefixRequest
 from refold_server.plugins.hook_runner import PluginFailure
 from refold_server.plugins.hook_table import NextPrefix
 from refold_server.plugins.plugin_registry import PluginRegistry, Plugins, registered
+from refold_server.plugins.session_hooks import NOWHERE, Composition, Seams
 from tests.support.plugging import user
 
 pytestmark = pytest.mark.anyio

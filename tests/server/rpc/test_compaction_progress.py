@@ -9,11 +9,11 @@ import pytest
 
 from refold_protocol.errors import RefoldError
 from refold_protocol.rpc.compacting import SessionCompactParams
-from refold_protocol.rpc.errors import WireError
 from refold_protocol.rpc.notices import ProgressNotice
+from refold_protocol.rpc.wire_errors import WireError
 from refold_server.rpc.compact_methods import CompactMethods
 from refold_server.rpc.progress import Progress
-from refold_server.sessions.compacting import compact_session
+from refold_server.sessions.session_registry import compact_session
 from tests.support.loop_host import Pause, Script, ScriptedHost, ScriptedProvider, says
 from tests.support.loops import scripted_session, turn
 

@@ -16,10 +16,10 @@ from refold_protocol.rpc.results import EventSubscribeResult, EventUnsubscribeRe
 from refold_server.rpc.dispatch import AfterEvents
 from refold_server.rpc.event_methods import EventMethods
 from refold_server.rpc.subscription import Subscription
-from refold_server.sessions.registry import Sessions
-from refold_storage.memory import MemoryStore
+from refold_server.sessions.session_registry import Sessions
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import turn
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import until
 
 pytestmark = pytest.mark.anyio

@@ -9,9 +9,9 @@ from refold_protocol.rpc.notices import SessionsChangedNotice, SessionTroubleNot
 from refold_protocol.session.messages import text_content
 from refold_server.rpc.status_notices import StatusNotices
 from refold_server.rpc.trouble_notices import TroubleNotices
-from refold_storage.memory import MemoryStore
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import CLIENT, NAME, scripted_session, turn
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import Faults
 
 pytestmark = pytest.mark.anyio

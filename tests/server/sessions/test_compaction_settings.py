@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from refold_protocol.errors import ConfigError
 from refold_protocol.session.events import CompactionSettings, CompactStart, LimitSettings, SessionSettings
 from refold_protocol.session.messages import Chunk, UsageChunk
-from refold_server.compaction.policy import policy_of
+from refold_server.compaction.compaction_plan import policy_of
 from refold_server.config import CompactionConfig
-from refold_server.sessions.registry import Sessions
 from refold_server.sessions.session import Session
-from refold_server.sessions.settings import SettingsPatch, patched
-from refold_storage.memory import MemoryStore
+from refold_server.sessions.session_registry import Sessions
+from refold_server.sessions.session_settings import SettingsPatch, patched
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import assert_proven, end_of, scripted_session, turn, types
+from tests.support.memory_store import MemoryStore
 
 STORY = "It is a long story. " * 54
 """1,080 tokens of a `ScriptedHost`, which counts characters."""

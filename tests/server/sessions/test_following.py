@@ -8,7 +8,7 @@ from typing import cast
 
 from refold_protocol.errors import LogUnwritableError
 from refold_protocol.ids import SessionId
-from refold_server.sessions.following import LIVELY_S, QUIET_AFTER_S, QUIET_S, Following
+from refold_server.sessions.follow_poll import LIVELY_S, QUIET_AFTER_S, QUIET_S, Following
 from refold_storage.interface import Store
 from tests.support.virtual_time import VirtualTimeLoop, run_in_virtual_time
 

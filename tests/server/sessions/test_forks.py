@@ -18,17 +18,16 @@ from refold_protocol.session.closers import open_at_end
 from refold_protocol.session.events import AbortCause, InstanceStart, TurnEnd
 from refold_protocol.session.messages import Source, text_content
 from refold_protocol.session.session_state import NOTHING_GRANTED, fold_all
-from refold_server.sessions.forking import fork_session
-from refold_server.sessions.registry import Sessions
 from refold_server.sessions.session import Session
-from refold_server.sessions.views import pending_view, status_view, transcript_view
+from refold_server.sessions.session_registry import Sessions, fork_session
+from refold_server.sessions.session_views import pending_view, status_view, transcript_view
 from refold_storage.interface import Store
-from refold_storage.memory import MemoryStore
 from tests.support.exports import store_of
 from tests.support.log_strategies import logs
 from tests.support.logs import Log
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, assert_proven, echo, end_of, turn
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import SESSION, lines_of, run
 
 pytestmark = pytest.mark.anyio

@@ -15,8 +15,8 @@ from refold_protocol.ids import CallId
 from refold_protocol.session.events import Event
 from refold_protocol.session.messages import Chunk, text_content
 from refold_protocol.session.request import Request
+from refold_server.sessions.event_tail import Tail
 from refold_server.sessions.session import Session
-from refold_server.sessions.tail import Tail
 from refold_server.tools.tool_runner import ToolAnswer
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, NAME, assert_proven, echo, end_of, scripted_session, turn

@@ -10,12 +10,12 @@ import pytest
 from refold_protocol.errors import InputUnknownError, StorageFullError
 from refold_protocol.session.events import Draft, InstanceStart
 from refold_protocol.session.messages import text_content
-from refold_server.loop.ledger import Ledger
-from refold_server.sessions.compacting import compact_session
+from refold_server.requests.session_log import Ledger
 from refold_server.sessions.session import Session
-from refold_storage.memory import MemoryStore
+from refold_server.sessions.session_registry import compact_session
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, says
 from tests.support.loops import CLIENT, NAME, scripted_session, types
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import until
 
 pytestmark = pytest.mark.anyio

@@ -13,16 +13,16 @@ import pytest
 from refold_protocol.ids import InputId, SessionId
 from refold_protocol.session.events import Draft, SessionTitle
 from refold_protocol.session.messages import Source
-from refold_server.loop.ledger import Ledger
-from refold_server.sessions.composing import compose_session
-from refold_server.sessions.registry import Sessions
-from refold_server.sessions.slicing import SLICE_ITEMS, folded, listed
+from refold_server.requests.session_log import Ledger
+from refold_server.sessions.session_registry import Sessions
+from refold_server.sessions.session_reports import compose_session
+from refold_server.sessions.session_views import SLICE_ITEMS, folded, listed
 from refold_storage.interface import NewSession
-from refold_storage.memory import MemoryStore
-from refold_storage.slices import SLICE_BYTES
+from refold_storage.reader import SLICE_BYTES
 from tests.support.language import Tasks
 from tests.support.logs import Log, spoken
 from tests.support.loop_host import ScriptedHost, ScriptedProvider
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

@@ -8,10 +8,10 @@ import pytest
 from refold_protocol.errors import LogError, StorageFullError
 from refold_protocol.session.events import CompactEnd
 from refold_protocol.session.messages import BlockStart, TextDelta
-from refold_server.sessions.compacting import compact_session
-from refold_storage.memory import MemoryStore
+from refold_server.sessions.session_registry import compact_session
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, says
 from tests.support.loops import CLIENT, assert_proven, last, scripted_session, turn
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import Faults
 
 pytestmark = pytest.mark.anyio

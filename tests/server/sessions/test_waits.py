@@ -11,11 +11,11 @@ from refold_protocol.errors import InputUnknownError, RefoldError, SessionReadOn
 from refold_protocol.ids import InputId
 from refold_protocol.session.events import AbortCause, Event
 from refold_protocol.session.messages import text_content
-from refold_server.sessions.compacting import compact_session
 from refold_server.sessions.session import Session
-from refold_storage.memory import MemoryStore
+from refold_server.sessions.session_registry import compact_session
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, says
 from tests.support.loops import CLIENT, scripted_session, turn, types
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from refold_server.config_file import load_config
-from refold_server.host import Surroundings
+from refold_server.services import Surroundings
 from refold_server.tools.session_tools import built_in_tools
 from refold_server.tools.skill_index import SkillFolders, has_skills
 from refold_server.tools.tool_runner import ToolAnswer, execute
@@ -86,7 +86,7 @@ async def test_folders_are_looked_through_off_the_event_loop(tmp_path: Path, mon
         threads.append(threading.get_ident())
         return has_skills(cwd, shelf)
 
-    monkeypatch.setattr("refold_server.host.has_skills", look)
+    monkeypatch.setattr("refold_server.services.has_skills", look)
     ws = fill(tmp_path / "ws", {".agents/skills/r/SKILL.md": SKILL})
     config = tmp_path / "c.toml"
     config.write_text("")

@@ -1,0 +1,1 @@
+"""Requests to models: the log of a session, its meters, and the checks of requests."""

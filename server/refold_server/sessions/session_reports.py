@@ -1,0 +1,204 @@
+"""What is told of a session's meter: its pressure now, and that of each request that it sent.
+
+Owns what can be said of a session's prefix: the one in force, or the one that an instance that began now would have.
+
+A composition that is only looked at is made like any other, but recorded nowhere; nor are its failures.
+
+Owns what can be said of configured models and providers without asking any provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
+
+import anyio.lowlevel
+import msgspec
+from msgspec import Struct
+
+from refold_protocol.ids import SessionId
+from refold_protocol.rpc.composing import PrefixComposeResult, PrefixContribution
+from refold_protocol.rpc.listing import ModelRow, ProviderRow
+from refold_protocol.rpc.metering import MeterAnchor, MeterNode, MeterReadResult
+from refold_protocol.session.codec import decode_at, decode_event, line_type
+from refold_protocol.session.events import RequestHeader, RequestHeaderDelta
+from refold_protocol.session.header import header_step
+from refold_protocol.session.messages import Message
+from refold_protocol.session.meter import Anchor, PressureRow, PressureRows, route_of
+from refold_protocol.session.session_state import SessionState
+from refold_protocol.session.token_estimate import MeterProfile, TokenMeterError, estimate_messages
+from refold_server.config import Config, ModelConfig, ProviderConfig
+from refold_server.plugins.hook_runner import PluginFailure
+from refold_server.plugins.session_hooks import Composition, Contribution, Seams
+from refold_server.requests.session_meters import MeteredLog, Meters
+from refold_server.sessions.session_registry import Sessions
+from refold_server.sessions.session_views import folded, reading, recorded
+from refold_storage.interface import Handle, SessionRecord
+from refold_storage.reader import read_slices
+
+
+class Metered(Struct, frozen=True):
+    """The pressure of each request of a log, oldest first, and why some models have no meter."""
+
+    rows: tuple[PressureRow, ...]
+    unmetered: tuple[TokenMeterError, ...]
+
+
+class LoadedLog:
+    """A log that was loaded to be metered. `folds` is its state."""
+
+    def __init__(self, handle: Handle, folds: SessionState) -> None:
+        self.handle = handle
+        self.folds = folds
+
+
+async def read_meter(
+    meters: Meters, config: Config, log: MeteredLog, record: SessionRecord, model: str | None
+) -> MeterReadResult:
+    """Measure a log for `model`, by default the one that it used or was given last. Raises TokenMeterError and what
+    metering raises."""
+    meter = meters.meter_for(record.summary.model or config.model if model is None else model)
+    await meter.catch_up(log)
+    found, prices = meter.measure(log), meter.measure_surface(log)
+    return MeterReadResult(
+        found.model,
+        found.tokens,
+        found.window,
+        round(found.ratio, 6),
+        found.header,
+        found.surface,
+        tuple(MeterNode(node.seq, node.tokens) for node in prices.nodes),
+        found.log_revision,
+        _told(found.anchor),
+    )
+
+
+async def request_pressures(
+    meters: Meters, handle: Handle, model: str | None, progress: Callable[[int, int], None] | None = None
+) -> Metered:
+    """Meter each request of a log, for its own model or for `model`. `progress` gets done and all, in events. Raises
+    TokenMeterError for a `model` without a meter, and what metering raises."""
+    tail = handle.tail
+    profiles, unmetered = [meters.profile(model)] if model is not None else [], list[TokenMeterError]()
+    if model is None:
+        for name in await _routes(handle, tail):
+            try:
+                profiles.append(meters.profile(name))
+            except TokenMeterError as error:  # its requests are shown without figures, and why is told
+                unmetered.append(error)
+    return Metered(await _rows(handle, tail, profiles, model, progress), tuple(unmetered))
+
+
+async def _rows(
+    handle: Handle,
+    tail: int,
+    profiles: list[MeterProfile],
+    model: str | None,
+    progress: Callable[[int, int], None] | None,
+) -> tuple[PressureRow, ...]:
+    gathered = PressureRows(profiles, lambda cited: handle.read(*cited), model)
+    done = 0
+    for lines in read_slices(handle, 0, tail):
+        for seq, line in enumerate(lines, done):
+            gathered.feed(decode_at(line, seq))
+        done += len(lines)
+        await anyio.lowlevel.checkpoint()
+        if progress is not None:
+            progress(done, tail + 1)
+    return tuple(gathered.rows)
+
+
+async def _routes(handle: Handle, tail: int) -> list[str]:
+    """Give the models that requests of a log went to, in the order in which they came."""
+    names: dict[str, None] = {}
+    for lines in read_slices(handle, 0, tail, chunks=False):
+        names.update(dict.fromkeys(_named(lines)))
+        await anyio.lowlevel.checkpoint()
+    return list(names)
+
+
+def _named(lines: list[bytes]) -> Iterator[str]:
+    for line in lines:
+        if line_type(line).startswith("request/header"):
+            data = decode_event(line).data
+            if isinstance(data, RequestHeader | RequestHeaderDelta) and (route := route_of(data)) is not None:
+                yield route
+
+
+def _told(anchor: Anchor | None) -> MeterAnchor | None:
+    return None if anchor is None else MeterAnchor(anchor.turn, anchor.step, anchor.seq, anchor.tokens)
+
+
+async def compose_session(sessions: Sessions, session: SessionId) -> PrefixComposeResult:
+    """Tell of a session's prefix. Raises SessionError."""
+    live = sessions.live(session)
+    async with reading(sessions, session) as (handle, _):
+        cwd = handle.record.cwd
+        header = await folded(recorded(handle, handle.tail), header_step, None)
+        in_force = None if live is None else live.instance.composition
+        if in_force is None:
+            result = await compose_anew(sessions.seams(session, cwd))
+        else:
+            result = _segments_told(in_force, cwd, composed=True)
+    if header is None:
+        return result
+    last = _sha256(header.message_prefix or ())
+    return msgspec.structs.replace(result, recorded=last == result.sha256)
+
+
+async def compose_anew(seams: Seams) -> PrefixComposeResult:
+    """Tell of the prefix that an instance with these seams would have. `seams` must belong to nobody else."""
+    failures: list[PluginFailure] = []
+    seams.report = failures.append
+    place = seams.place(1, 1)
+    composed = await seams.session_prefix(place)
+    result = _segments_told(composed, place.cwd, composed=False)
+    return msgspec.structs.replace(result, failures=tuple(failure.sentence for failure in failures))
+
+
+def _segments_told(composition: Composition, cwd: str, *, composed: bool) -> PrefixComposeResult:
+    messages = composition.messages
+    rows = tuple(_row(one) for one in composition.contributions)
+    return PrefixComposeResult(cwd, composed, rows, _bytes(messages), estimate_messages(messages), _sha256(messages))
+
+
+def _row(one: Contribution) -> PrefixContribution:
+    messages = one.messages
+    size, tokens, digest = _bytes(messages), estimate_messages(messages), _sha256(messages)
+    return PrefixContribution(one.plugin, one.contributor, messages, size, tokens, digest, one.removed)
+
+
+def _bytes(messages: tuple[Message, ...]) -> int:
+    return len(msgspec.json.encode(messages)) if messages else 0
+
+
+def _sha256(messages: tuple[Message, ...]) -> str | None:
+    return sha256(msgspec.json.encode(messages)).hexdigest() if messages else None
+
+
+def model_rows(config: Config) -> tuple[ModelRow, ...]:
+    """Give the default model first, then the other models that have a row in the configuration, in its order."""
+    named = [config.model, *(row.name for row in config.models if row.name != config.model)]
+    rows = (_model_row(config, config.profile(name)) for name in named)
+    return tuple(row for row in rows if row is not None)
+
+
+def provider_rows(config: Config, env: Mapping[str, str]) -> tuple[ProviderRow, ...]:
+    """Give the providers. Keys are looked for, and never shown."""
+    return tuple(ProviderRow(row.name, row.dialect, _credentials(row, env), row.base_url) for row in config.providers)
+
+
+def _model_row(config: Config, profile: ModelConfig) -> ModelRow | None:
+    provider = config.provider(profile.name.partition("/")[0])
+    if provider is None:
+        return None
+    is_default = profile.name == config.model
+    return ModelRow(profile.name, provider.name, provider.dialect, is_default, profile.context_window, profile.max_output)
+
+
+def _credentials(provider: ProviderConfig, env: Mapping[str, str]) -> str:
+    if provider.key_command is not None:
+        return "command"
+    if provider.key_env is None:
+        return "none"
+    return "present" if env.get(provider.key_env, "").strip() else "missing"
