@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from refold_protocol.dialects.dialect import BodyEncoder
 from refold_protocol.dialects.dialect_table import dialect_named, ships_encoder
 from refold_protocol.errors import RefoldError, SessionCorruptionError, SessionFormatUnsupportedError
-from refold_protocol.session.append_only_list import Tape
+from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.codec import CHAIN_START, chain_step, decode_event
 from refold_protocol.session.events import EncoderId, Event, Replace, RequestHeaderDelta, RequestSent
 from refold_protocol.session.messages import Message, ToolCallBlock, ToolResultBlock
@@ -99,7 +99,7 @@ class PairingCheck:
 
     def __init__(self) -> None:
         self._prefix: tuple[Message, ...] | None = None
-        self._history: Tape[Message] = Tape()
+        self._history: AppendOnlyList[Message] = AppendOnlyList()
         self._faults: list[str] = []
         self._waiting: list[tuple[str, str]] = []
         self._place = 0
@@ -108,7 +108,7 @@ class PairingCheck:
         """Give a sentence for each call without a result and each result without a call; nothing when all pair."""
         if request.header.message_prefix != self._prefix or not request.history.extends(self._history):
             self._faults, self._waiting, self._place = [], [], 0
-            self._prefix, self._history = request.header.message_prefix, Tape()
+            self._prefix, self._history = request.header.message_prefix, AppendOnlyList()
             for message in self._prefix or ():
                 self._look(message)
         for message in request.history.since(len(self._history)):
@@ -264,7 +264,7 @@ class Verifier:
         try:
             self._state = fold(self._state, event)
             if isinstance(event.data, RequestSent):
-                self._check_request(seq, event.data, sent_request_of(self._state.horizon, event.data))
+                self._check_request(seq, event.data, sent_request_of(self._state.request_state, event.data))
         except RefoldError as error:
             self._differ(seq, _check_of(event), error.message)
             self._readable = False

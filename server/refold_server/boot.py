@@ -79,8 +79,8 @@ def answer_first(descriptors: Descriptors, arguments: tuple[str, ...] = ()) -> H
     if not write_all(descriptors.writing, encode_frame(encode_result(request.id, initialize_result(params)))):
         return None
     lifecycle.initialized()
-    backlog, raw = tuple(events[1:]), request.params
-    return msgspec.structs.replace(handover, backlog=backlog, initialize=params, raw_params=raw, editor=editor)
+    pending_writes, raw = tuple(events[1:]), request.params
+    return msgspec.structs.replace(handover, pending_writes=pending_writes, initialize=params, raw_params=raw, editor=editor)
 
 
 def _initialize_request(events: list[FrameEvent]) -> RpcRequest | None:

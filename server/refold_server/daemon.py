@@ -39,7 +39,7 @@ from refold_server.rpc.routes import routes
 from refold_server.rpc.status_notices import StatusNotices
 from refold_server.rpc.trouble_notices import TroubleNotices
 from refold_server.runner import run_to_its_end
-from refold_server.services import Surroundings, open_configured_store, surroundings
+from refold_server.services import Services, load_services, open_configured_store
 from refold_server.sessions.session import Session
 from refold_server.sessions.session_registry import Sessions
 
@@ -84,7 +84,7 @@ class _Ready(Struct, frozen=True):
     sessions: Sessions
     events: EventMethods
     asking: ApprovalRequests
-    shared: Surroundings
+    shared: Services
     handlers: Mapping[str, Handler]
 
 
@@ -141,7 +141,7 @@ class Daemon:
 
     async def _open(self) -> _Ready:
         assert self._config is not None  # nothing but `initialize` is dispatched before it
-        shared = await surroundings(self._config, self._language, self._aside)
+        shared = await load_services(self._config, self._language, self._aside)
         try:
             store = await open_configured_store(self._config.store, client=_client_name(self._params))
         except BaseException:

@@ -43,7 +43,7 @@ from refold_storage.interface import Store
 from refold_storage.open_store import open_store
 
 
-class Surroundings:
+class Services:
     """What all sessions of a process share; `buffers` is what the editor has open, if there is one, `loaded` the plugins
     besides those that come with refold. Raises ConfigError for tools that are not there."""
 
@@ -72,9 +72,9 @@ class Surroundings:
             home = None
         return SkillFolders(self.config.prefix.skills_folder or default_skills_path(), home)
 
-    def host(self, cwd: str) -> SessionHost:
+    def host(self, cwd: str) -> SessionServices:
         """Give the host of a session whose folder is `cwd`."""
-        return SessionHost(self, Workspace(Path(cwd)))
+        return SessionServices(self, Workspace(Path(cwd)))
 
     def provider(self, name: str) -> Provider:
         """Give a provider. Raises ProviderError `model.unconfigured` when none of that name is configured (any more)."""
@@ -93,12 +93,12 @@ class Surroundings:
         await close_providers()
 
 
-async def surroundings(config: Config, buffers: OpenBuffers = NO_BUFFERS, aside: ImportThreads | None = None) -> Surroundings:
+async def load_services(config: Config, buffers: OpenBuffers = NO_BUFFERS, aside: ImportThreads | None = None) -> Services:
     """Load the plugins that the configuration names and give what all sessions share. `aside` remembers those that took too
     long, for whoever tries again. Raises ConfigError."""
     sources = plugin_sources(config.plugins)
     loaded = await load_plugins_in_threads(sources, config.plugins.load_timeout_s, aside or ImportThreads())
-    shared = Surroundings(config, buffers, loaded)
+    shared = Services(config, buffers, loaded)
     if loaded.loaded:
         shared.watch.start()
     return shared
@@ -114,10 +114,10 @@ def offered(config: Config, loaded: Plugins) -> ToolTable:
         raise ConfigError(error.key, reason, file=written.file, line=written.line) from None
 
 
-class SessionHost:
+class SessionServices:
     """The host of one session."""
 
-    def __init__(self, shared: Surroundings, workspace: Workspace) -> None:
+    def __init__(self, shared: Services, workspace: Workspace) -> None:
         self._shared = shared
         self._workspace = workspace
         self._reads_skills: bool | None = None

@@ -163,7 +163,7 @@ class _Change(Generic[T]):
             return error
         understood = meaning(error, self._environment, self._size)
         if isinstance(understood, LogUnwritableError):
-            self._commits.spoil(understood)
+            self._commits.mark_failed(understood)
         return understood
 
     def _succeed(self, result: T) -> None:

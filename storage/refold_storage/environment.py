@@ -25,7 +25,7 @@ from msgspec import Struct
 from refold_protocol.errors import LogBusyError, LogUnwritableError, SessionCorruptionError
 from refold_storage.high_water import Commit, HighWaterMark, count_commit, last_commit, refuse_lost
 from refold_storage.interface import Reader, Vitals
-from refold_storage.locks import TURN_SECONDS, HolderNote, Occupancy, OpeningTurn
+from refold_storage.locks import TURN_SECONDS, HolderNote, OpeningTurn, StoreLock
 from refold_storage.store_format import DATA_FILE, Databases
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Environment:
         databases: Databases,
         folder: Path,
         max_bytes: int | None,
-        occupancy: Occupancy,
+        occupancy: StoreLock,
         turn: OpeningTurn,
         mark: HighWaterMark,
     ) -> None:
@@ -86,7 +86,7 @@ class Environment:
         flags = self._environment.flags()
         return flags["sync"] and flags["metasync"] and not flags["writemap"]
 
-    def spoil(self, reason: str) -> None:
+    def mark_failed(self, reason: str) -> None:
         """Make the environment unusable for good."""
         self._unusable = self._unusable or reason
 
@@ -166,7 +166,7 @@ class Environment:
                     with self._turn.taken(timeout if timeout >= 0 else TURN_SECONDS):
                         self._environment.close()
                     self._closed = True
-                    self.spoil("the store was closed")
+                    self.mark_failed("the store was closed")
                     self.note.close()
                     self._mark.close()
                     self._turn.release()

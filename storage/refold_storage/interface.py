@@ -254,7 +254,7 @@ class Store(Protocol):
         SessionFormatUnsupportedError, SessionCorruptionError."""
         ...
 
-    async def examine(self, session: SessionId) -> Handle:
+    async def open_damaged(self, session: SessionId) -> Handle:
         """Open a session for `inspect`, also one whose log does not agree with its record. Raises SessionNotFoundError,
         and the errors of `open` where the record itself cannot be read."""
         ...

@@ -160,16 +160,16 @@ TURN_SECONDS: Final = 20.0
 """How long who opens a store waits for those who open or close it before him."""
 
 
-class Occupancy:
+class StoreLock:
     """An open file that is locked. `release` frees it; so does the end of the process. A forked child lets go of it."""
 
     def __init__(self, file: int) -> None:
         self._file = file
         _OCCUPIED.add(self)
 
-    def again(self) -> Occupancy:
+    def again(self) -> StoreLock:
         """Give a second hold of the same lock: it is free when both are released."""
-        return Occupancy(os.dup(self._file))
+        return StoreLock(os.dup(self._file))
 
     def lock(self, kind: int) -> bool:
         """Lock the file, shared or alone; False where somebody else's lock forbids it."""
@@ -202,7 +202,7 @@ class OpeningTurn:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._held = Occupancy(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        self._held = StoreLock(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
     @contextmanager
     def taken(self, seconds: float) -> Generator[None]:
@@ -225,7 +225,7 @@ class OpeningTurn:
         self._held.release()
 
 
-def occupy(folder: Path) -> Occupancy:
+def occupy(folder: Path) -> StoreLock:
     """Say that this process has the store in `folder` open. Blocks while the store is compacted, for PATIENCE_SECONDS at
     most; raises LogBusyError then."""
     deadline = time.monotonic() + OCCUPY_SECONDS
@@ -236,7 +236,7 @@ def occupy(folder: Path) -> Occupancy:
     return held
 
 
-def occupy_alone(folder: Path) -> Occupancy:
+def occupy_alone(folder: Path) -> StoreLock:
     """Keep everybody else from opening the store. Raises LogBusyError when anybody has it open, this process included."""
     held = _lock(folder, fcntl.LOCK_EX)
     if held is None:
@@ -249,8 +249,8 @@ def occupy_alone(folder: Path) -> Occupancy:
     return held
 
 
-def _lock(folder: Path, kind: int) -> Occupancy | None:
-    held = Occupancy(os.open(folder / OCCUPANCY_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+def _lock(folder: Path, kind: int) -> StoreLock | None:
+    held = StoreLock(os.open(folder / OCCUPANCY_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     try:
         locked = held.lock(kind)
     except BaseException:
@@ -267,7 +267,7 @@ def _release_all() -> None:
         occupancy.release()
 
 
-_OCCUPIED: Final[weakref.WeakSet[Occupancy]] = weakref.WeakSet()
+_OCCUPIED: Final[weakref.WeakSet[StoreLock]] = weakref.WeakSet()
 _FIRST_PAUSE_SECONDS: Final = 0.001
 _PAUSE_SECONDS: Final = 0.02
 os.register_at_fork(after_in_child=_release_all)

@@ -27,7 +27,7 @@ class Share(Struct, frozen=True, gc=False):
     as it will be. `base` is the row that is in the store now; its number is 0 where there is none. `open_run` is the
     last record as far as it is known, if it may be extended."""
 
-    backlog: Backlog
+    pending_writes: PendingWrites
     base: CatalogRow
     row: CatalogRow
     open_run: Record | None
@@ -45,7 +45,7 @@ class Waiter:
         self.attempt = 0
 
 
-class Backlog:
+class PendingWrites:
     """The accepted, uncommitted events of one session that is open for writing."""
 
     def __init__(self, lease: Lease, writer: WriterId, row: CatalogRow, head: Head, open_run: Record | None) -> None:

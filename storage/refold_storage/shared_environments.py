@@ -60,7 +60,7 @@ class Registry:
                 elif commits.stop(STOP_SECONDS) and commits.environment.close(STOP_SECONDS):
                     del self._opened[identity]
                 else:
-                    commits.environment.spoil("the store was closed while another process held up its last change")
+                    commits.environment.mark_failed("the store was closed while another process held up its last change")
 
     def has(self, folder: Path) -> bool:
         """Tell whether this process has the store in `folder` open, usable or not."""
@@ -77,7 +77,7 @@ class Registry:
         self._opening = threading.Lock()
         self._lock = threading.Lock()
         for commits, _ in self._opened.values():
-            commits.environment.spoil("the store was opened by the process that this one was forked from")
+            commits.environment.mark_failed("the store was opened by the process that this one was forked from")
 
     def _share(self, identity: Identity | None) -> CommitQueue | None:
         with self._lock:

@@ -46,7 +46,7 @@ from refold_storage.interface import (
     no_progress,
 )
 from refold_storage.lease import Lease, Leases
-from refold_storage.pending_writes import Backlog
+from refold_storage.pending_writes import PendingWrites
 from refold_storage.reader import ReadHandle, check_tail, committed_lines, last_record, read_records
 from refold_storage.records import Record, decode_record, may_grow
 from refold_storage.shared_environments import REGISTRY
@@ -224,7 +224,7 @@ class LmdbStore:
         self._check_open()
         return await self._whole.fork(parent, at, session)
 
-    async def examine(self, session: SessionId) -> ReadHandle:
+    async def open_damaged(self, session: SessionId) -> ReadHandle:
         """Open a session for inspection; see `interface.Store.examine`."""
         self._check_open()
         handle = ReadHandle(self.environment, session, self._handles.discard, damaged=True)
@@ -339,8 +339,8 @@ class LmdbStore:
 
     def _write_handle(self, lease: Lease, row: CatalogRow, head: Head, open_run: Record | None) -> WriteHandle:
         writer = WriterId(f"{self._new_uuid()}.{head.tail}")
-        backlog = Backlog(lease, writer, row, head, open_run)
-        handle = WriteHandle(self.commits, backlog, self._clock, self._limits, self._handles.discard)
+        pending_writes = PendingWrites(lease, writer, row, head, open_run)
+        handle = WriteHandle(self.commits, pending_writes, self._clock, self._limits, self._handles.discard)
         self._handles.add(handle)
         return handle
 

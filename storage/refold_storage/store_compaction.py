@@ -20,7 +20,7 @@ from refold_storage.disk import FilesystemOf, filesystem_type, is_full
 from refold_storage.environment import Environment
 from refold_storage.high_water import Commit, count_commit, last_commit
 from refold_storage.lease import holdings
-from refold_storage.locks import Occupancy, occupy_alone
+from refold_storage.locks import StoreLock, occupy_alone
 from refold_storage.shared_environments import REGISTRY
 from refold_storage.store_format import DATA_FILE, NAMES
 from refold_storage.store_opening import COPY_FILE, MIN_MAP_BYTES, open_environment, sync_folder
@@ -48,9 +48,9 @@ def compact_store(
     folder = Path(path).expanduser().resolve()
     if REGISTRY.has(folder):
         raise LogBusyError(f"this process has the store in {folder} open")
-    holds: list[Occupancy] = []
+    holds: list[StoreLock] = []
 
-    def alone(place: Path) -> Occupancy:
+    def alone(place: Path) -> StoreLock:
         holds.append(occupy_alone(place))
         return holds[0].again()
 

@@ -23,7 +23,7 @@ from refold_protocol.errors import ConfigError, RefoldError, SessionFormatUnsupp
 from refold_storage.disk import FULL_ERRNOS, FilesystemOf, is_full, refuse_remote, reserve
 from refold_storage.environment import Environment, enlarged
 from refold_storage.high_water import NO_COMMIT, HighWaterMark, WentBackError, count_commit, last_commit, refuse_lost, went_back
-from refold_storage.locks import OCCUPANCY_FILE, TURN_SECONDS, Occupancy, OpeningTurn, occupy
+from refold_storage.locks import OCCUPANCY_FILE, TURN_SECONDS, OpeningTurn, StoreLock, occupy
 from refold_storage.store_format import (
     DATA_FILE,
     LOCK_FILE,
@@ -72,7 +72,7 @@ def open_environment(
     max_bytes: int | None,
     create: bool,
     filesystem: FilesystemOf,
-    occupied: Callable[[Path], Occupancy] = occupy,
+    occupied: Callable[[Path], StoreLock] = occupy,
     accept: bool = False,
 ) -> Environment:
     """Open the store in `folder`, which this process must not have open.
@@ -116,7 +116,7 @@ def _existing(folder: Path) -> Path:
     return folder
 
 
-def _open(folder: Path, there: Path, wanted: Wanted, occupied: Callable[[Path], Occupancy]) -> Environment:
+def _open(folder: Path, there: Path, wanted: Wanted, occupied: Callable[[Path], StoreLock]) -> Environment:
     """Say that the store is open, then open it: whoever waits while a compaction replaces the data file must not have it
     open. LMDB's lock file tells the next opener of the last transaction as long as anybody has it open, and that number is
     the old file's: the new one would look empty."""

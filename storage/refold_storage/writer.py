@@ -20,7 +20,7 @@ from refold_storage.batch import Batch, batch_of, check_next
 from refold_storage.commit import CommitQueue
 from refold_storage.damage import inspect_records
 from refold_storage.interface import Access, Clock, DurableWatcher, Observer, SessionRecord, TroubleWatcher
-from refold_storage.pending_writes import Backlog, Waiter, same_error
+from refold_storage.pending_writes import PendingWrites, Waiter, same_error
 from refold_storage.reader import Listeners, check_range, committed_lines, decode_lines, gather_lines, walk_records
 from refold_storage.records import BATCH_BYTES, Damage, Record
 
@@ -39,13 +39,13 @@ class WriteHandle:
     def __init__(
         self,
         commits: CommitQueue,
-        backlog: Backlog,
+        pending_writes: PendingWrites,
         clock: Clock,
         limits: WriteLimits,
         forget: Callable[[WriteHandle], None],
     ) -> None:
         self._commits = commits
-        self._backlog = backlog
+        self._backlog = pending_writes
         self._clock = clock
         self._limits = limits
         self._forget = forget
@@ -54,9 +54,9 @@ class WriteHandle:
         self._accepting = False
         self._closing: asyncio.Task[None] | None = None
         self._troubled: Listeners[LogError | None] = Listeners()
-        backlog.on_durable = self._watchers.tell
-        backlog.on_trouble = self._troubled.tell
-        commits.join(backlog)
+        pending_writes.on_durable = self._watchers.tell
+        pending_writes.on_trouble = self._troubled.tell
+        commits.join(pending_writes)
 
     @property
     def id(self) -> SessionId:
@@ -198,24 +198,24 @@ class WriteHandle:
             self._forget(self)
 
     async def _flush(self, seq: int, timeout: float | None) -> int:
-        backlog = self._backlog
-        if seq <= backlog.durable:
-            return backlog.durable
-        if backlog.refused or self._commits.environment.unusable is not None:
+        pending_writes = self._backlog
+        if seq <= pending_writes.durable:
+            return pending_writes.durable
+        if pending_writes.refused or self._commits.environment.unusable is not None:
             raise self._unwritable()
         loop = asyncio.get_running_loop()
         seconds = self._limits.flush_seconds if timeout is None else timeout
         waiter = Waiter(seq, loop.create_future())
-        backlog.waiters.append(waiter)
-        waiter.attempt = self._commits.hurry()
+        pending_writes.waiters.append(waiter)
+        waiter.attempt = self._commits.flush_now()
         timer = loop.call_later(seconds, self._give_up, waiter, seconds)
         try:
             await waiter.future
         finally:
             timer.cancel()
-            if waiter in backlog.waiters:
-                backlog.waiters.remove(waiter)
-        return backlog.durable
+            if waiter in pending_writes.waiters:
+                pending_writes.waiters.remove(waiter)
+        return pending_writes.durable
 
     def _give_up(self, waiter: Waiter, seconds: float) -> None:
         if not waiter.future.done():
@@ -239,12 +239,12 @@ class WriteHandle:
                 first += len(lines)
 
     def _batch(self, first: int, last: int, max_bytes: int, *, chunks: bool = True) -> list[bytes]:
-        backlog = self._backlog
-        if first < backlog.first:
-            last = min(last, backlog.first - 1)
-            return committed_lines(self._commits.environment, backlog.row, first, last, max_bytes, chunks=chunks)
+        pending_writes = self._backlog
+        if first < pending_writes.first:
+            last = min(last, pending_writes.first - 1)
+            return committed_lines(self._commits.environment, pending_writes.row, first, last, max_bytes, chunks=chunks)
         lines: list[bytes] = []
-        for event in backlog.events[first - backlog.first : last + 1 - backlog.first]:
+        for event in pending_writes.events[first - pending_writes.first : last + 1 - pending_writes.first]:
             max_bytes -= len(event.line)
             if lines and max_bytes < 0:
                 break

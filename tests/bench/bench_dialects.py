@@ -17,7 +17,7 @@ import anyio
 from refold_protocol.dialects.chat_completions import ChatCompletionsDecoder, ChatCompletionsEncoder, encode
 from refold_protocol.dialects.sse import SseDecoder
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.append_only_list import Tape
+from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.messages import (
     CallConfig,
     EpochHeader,
@@ -75,7 +75,7 @@ def encoding() -> None:
     """Bodies of about 400 kB: from nothing, and after one more message."""
     tool = ToolSchema("read_file", "Reads a file.", JsonText('{"type":"object","properties":{"path":{"type":"string"}}}'))
     header = EpochHeader(CallConfig("p", "m", "chat-completions", max_tokens=1024), "You help." * 400, (tool,) * 12)
-    tape: Tape[Message] = Tape()
+    tape: AppendOnlyList[Message] = AppendOnlyList()
     for number in range(66):
         tape = tape.then(Message("user", text_content(f"Question {number}? " * 120)))
         call = ToolCallBlock(f"c{number}", "read_file", '{"path":"src/main.py"}')
@@ -93,14 +93,14 @@ def encoding() -> None:
     show("  canonical digest, one message more", 200, lambda: digest(header, tape))
 
 
-def grow(encoder: ChatCompletionsEncoder, header: EpochHeader, tape: Tape[Message]) -> None:
+def grow(encoder: ChatCompletionsEncoder, header: EpochHeader, tape: AppendOnlyList[Message]) -> None:
     """Encode 200 times, each time after one more short message."""
     for _ in range(200):
         tape = tape.then(Message("user", text_content("and then?")))
         encoder.encode(Request(header, tape), {})
 
 
-def digest(header: EpochHeader, tape: Tape[Message]) -> None:
+def digest(header: EpochHeader, tape: AppendOnlyList[Message]) -> None:
     """Compute the canonical digest 200 times, each time after one more short message; the first one costs all."""
     running = RequestDigest()
     for _ in range(200):

@@ -23,8 +23,8 @@ from refold_protocol.session.messages import Chunk, Source, text_content
 from refold_protocol.session.request import Request
 from refold_server.clock import epoch_ms, uuid7
 from refold_server.loop.instance import Instance
-from refold_server.plugins.session_hooks import Seams
-from refold_server.requests.session_log import Ledger
+from refold_server.plugins.session_hooks import SessionHooks
+from refold_server.requests.session_log import SessionLog
 from refold_server.rpc.subscription import notice_of
 from refold_server.sessions.event_tail import Tail
 from refold_server.sessions.session import Session
@@ -69,8 +69,10 @@ async def whole_way(reads: list[bytes], folder: str, *, follow: bool) -> tuple[f
             tasks.start_soon(work)
 
         handle = await store.create(NewSession(SessionId(uuid7()), "/", epoch_ms()))
-        ledger = Ledger(handle)
-        session = Session(ledger, Instance(ledger, ScriptedHost(BytesProvider(reads)), Seams(), "Be brief."), spawn)
+        session_log = SessionLog(handle)
+        session = Session(
+            session_log, Instance(session_log, ScriptedHost(BytesProvider(reads)), SessionHooks(), "Be brief."), spawn
+        )
         tail = Tail(handle, -1)
 
         async def publish() -> None:

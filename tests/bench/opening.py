@@ -45,7 +45,7 @@ def begin_step(log: Log) -> None:
     """Open a step whose request is nobody's: a digest would be computed from all that stands before it."""
     assert log.work.turn is not None
     log.add(StepStart(log.work.turn, log.work.last_step + 1))
-    if log.horizon.header is None:
+    if log.request_state.header is None:
         draft = header_draft(None, HEADER, anchored=True)
         assert draft is not None
         log.write(draft)

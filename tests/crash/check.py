@@ -71,7 +71,7 @@ class Look(Struct, frozen=True):
     seed: str
 
 
-def examine(ground: Ground, told: Told, killed_ms: int, look: Look) -> Examined:
+def open_damaged(ground: Ground, told: Told, killed_ms: int, look: Look) -> Examined:
     """Look at a store whose last process was killed at `killed_ms` (epoch ms)."""
     found = Examined([*told.faults])
     try:
@@ -135,7 +135,7 @@ def _present(store: Store, told: Told, found: Examined) -> list[SessionId]:
 
 
 async def _stand(store: Store, session: str, found: Examined) -> Stand:
-    handle = await store.examine(SessionId(session))
+    handle = await store.open_damaged(SessionId(session))
     report = await check_log(handle)
     await handle.close()
     found.faults += [f"session {session}: {one.check} at {one.seq}: {one.message}" for one in report.differences]

@@ -19,8 +19,8 @@ from refold_server.loop import compaction_run as compacting
 from refold_server.loop import step, turn
 from refold_server.loop import tool_calls as toolcalls
 from refold_server.loop.approvals import Approvals
-from refold_server.loop.compaction_trigger import Room
-from refold_server.requests.session_log import Ledger
+from refold_server.loop.compaction_trigger import CompactionTrigger
+from refold_server.requests.session_log import SessionLog
 from refold_server.rpc import compact_methods
 from refold_server.sessions.session import Session
 from refold_server.tools import text_change
@@ -157,28 +157,28 @@ def inside_openings(hit: Hit) -> None:
 
 def repairing(hit: Hit) -> None:
     """The place at which closers are accepted and not flushed."""
-    inner = Ledger.flush
+    inner = SessionLog.flush
 
-    async def flush(self: Ledger) -> int:
+    async def flush(self: SessionLog) -> int:
         if STAGES.repairing:
             hit()
         return await inner(self)
 
-    Ledger.flush = flush
+    SessionLog.flush = flush
 
 
 def mark_repairs() -> None:
     """Have `STAGES` know when closers are being written."""
-    inner = Ledger.repair
+    inner = SessionLog.repair
 
-    async def repair(self: Ledger) -> bool:
+    async def repair(self: SessionLog) -> bool:
         STAGES.repairing += 1
         try:
             return await inner(self)
         finally:
             STAGES.repairing -= 1
 
-    Ledger.repair = repair
+    SessionLog.repair = repair
 
 
 POINTS: Final = (
@@ -206,7 +206,7 @@ POINTS: Final = (
     Point("turn: its end accepted, not durable", 3, behind(turn, "_close")),
     Point("closers: accepted, not durable", 1, repairing),
     Point("closers: written, not committed", 1, at_stage("commit", "written", repairing=True)),
-    Point("closers: durable, the open not answered", 1, awaited(Ledger, "repair", bool)),
+    Point("closers: durable, the open not answered", 1, awaited(SessionLog, "repair", bool)),
     Point("fork: written, not committed", 2, behind(session_changes, "fork")),
     Point("fork: durable, not answered", 2, awaited(LmdbStore, "fork")),
     Point("delete: done, not committed", 1, behind(session_changes, "delete")),
@@ -216,7 +216,7 @@ POINTS: Final = (
     Point("compact: summed up, not landed", 2, before(compacting, "_land")),
     Point("compact: landed, not durable", 2, behind(compacting, "_land")),
     Point("compact: durable, not answered", 2, awaited(compact_methods, "compact_session")),
-    Point("room: made by a step, not durable", 2, awaited(Room, "_relieved", bool)),
+    Point("room: made by a step, not durable", 2, awaited(CompactionTrigger, "_relieved", bool)),
     Point("map: full, not grown", 1, before(Environment, "grow")),
     Point("map: grown, the commit not repeated", 1, behind(Environment, "grow", bool)),
 )

@@ -17,7 +17,7 @@ from refold_protocol.session.request import Request
 from refold_protocol.session.session_state import fold_all
 from refold_server.config_file import load_config
 from refold_server.requests.session_log import is_seed
-from refold_server.services import Surroundings
+from refold_server.services import Services
 from refold_server.sessions.session_registry import Sessions
 from refold_storage.interface import Store
 from tests.crash.child import Ground, place_model
@@ -37,7 +37,7 @@ class ShortModel:
 def sessions_over(ground: Ground, store: Store) -> Sessions:
     """Give the product's sessions over a store, with a model that answers in one word."""
     place_model(ShortModel())
-    shared = Surroundings(load_config(ground.config, {}, store=str(ground.store)))
+    shared = Services(load_config(ground.config, {}, store=str(ground.store)))
     tasks: set[asyncio.Task[None]] = set()
 
     def spawn(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -58,9 +58,9 @@ async def reopened(store: Store, session: str, lines: Sequence[bytes], ground: G
 async def _opened(store: Store, session: str, ground: Ground) -> list[bytes]:
     sessions = sessions_over(ground, store)
     live = await sessions.open(SessionId(session))
-    lines = live.ledger.handle.lines(0)
-    assert live.ledger.handle.durable == len(lines) - 1, "an open was answered before its closers were durable"
-    assert live.ledger.folds.pending == fold_all(map(decode_event, lines)).pending
+    lines = live.session_log.handle.lines(0)
+    assert live.session_log.handle.durable == len(lines) - 1, "an open was answered before its closers were durable"
+    assert live.session_log.folds.pending == fold_all(map(decode_event, lines)).pending
     await sessions.close(SessionId(session))
     return lines
 

@@ -13,7 +13,7 @@ import pytest
 from refold_protocol.dialects.chat_completions import ChatCompletionsEncoder, resolve_options
 from refold_protocol.errors import ProviderError
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.append_only_list import Tape
+from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.chunks import assemble
 from refold_protocol.session.messages import (
     CallConfig,
@@ -57,7 +57,7 @@ class Talk:
         self._header = EpochHeader(config, "You are tested. 那🙂", tools or None)
         self._provider = provider
         self._encoder = ChatCompletionsEncoder()
-        self.history: Tape[Message] = Tape()
+        self.history: AppendOnlyList[Message] = AppendOnlyList()
 
     async def say(self, message: Message) -> Asked:
         self.history = self.history.then(message)
@@ -101,7 +101,7 @@ async def test_a_history_with_a_call_is_taken_whatever_stands_for_its_missing_te
         Message("assistant", (ToolCallBlock("c1", "list_files", '{"path": '),)),
         Message("user", (ToolResultBlock("c1", text_content("broken arguments"), True),)),
     ]
-    body = ChatCompletionsEncoder().encode(Request(EpochHeader(config, tools=(LIST_FILES,)), Tape(history)), {}).data
+    body = ChatCompletionsEncoder().encode(Request(EpochHeader(config, tools=(LIST_FILES,)), AppendOnlyList(history)), {}).data
     async with chain(tmp_path) as provider:
         assert text_in((await ask(provider, body)).chunks) == SPOKEN
 

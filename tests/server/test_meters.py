@@ -14,7 +14,7 @@ from refold_protocol.session.messages import Message, Usage, text_content
 from refold_protocol.session.session_state import fold, fold_all
 from refold_protocol.session.token_estimate import Density, TokenMeterError
 from refold_server.config import Config, ModelConfig, StoreConfig
-from refold_server.requests.session_log import Ledger
+from refold_server.requests.session_log import SessionLog
 from refold_server.requests.session_meters import Meters
 from tests.support.log_strategies import logs
 from tests.support.logs import HEADER, Log, spoken
@@ -140,12 +140,12 @@ def test_whoever_asks_whenever_and_however_often_a_log_is_opened_gets_the_same_a
 @pytest.mark.anyio
 async def test_what_is_accepted_is_metered_before_it_is_durable() -> None:
     handle = await MemoryStore(clock=lambda: 1_000).create(NEW)
-    ledger = Ledger(handle)
+    session_log = SessionLog(handle)
     meter = Meters(CONFIG).meter_for("engine/chain")
     log = conversation()
-    ledger.append(*(Draft(e.data, e.surface_op, e.sources, e.ignorable) for e in log.events))
+    session_log.append(*(Draft(e.data, e.surface_op, e.sources, e.ignorable) for e in log.events))
     assert handle.durable < handle.tail
-    assert meter.measure(ledger) == Metering(meter.profile, log.events).measure()
+    assert meter.measure(session_log) == Metering(meter.profile, log.events).measure()
 
 
 @pytest.mark.anyio

@@ -194,7 +194,7 @@ async def test_an_opener_waits_for_a_compaction_and_opens_what_it_made(tmp_path:
     lines = await family(tmp_path)
     real = occupancy.occupy
 
-    def late(folder: Path) -> occupancy.Occupancy:
+    def late(folder: Path) -> occupancy.StoreLock:
         with StoreChild("compact", folder) as child:
             assert child.answer().startswith("from")
         return real(folder)

@@ -124,8 +124,8 @@ def test_the_map_begins_at_the_end_of_its_growth_where_that_is_smaller(tmp_path:
 
 def test_an_unusable_environment_refuses_everything_and_says_why(tmp_path: Path) -> None:
     environment = opened(tmp_path)
-    environment.spoil("first reason")
-    environment.spoil("second reason")
+    environment.mark_failed("first reason")
+    environment.mark_failed("second reason")
     for use in (lambda: get(environment, b"k"), lambda: put(environment, b"k", b"v"), environment.last_transaction):
         with pytest.raises(LogUnwritableError, match="first reason"):
             use()

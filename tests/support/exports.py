@@ -31,7 +31,7 @@ def memory() -> MemoryStore:
 
 async def exported(store: Store, session: SessionId = SESSION, at: int | None = None) -> bytes:
     """Give the export of a session that is whole."""
-    handle = await store.examine(session)
+    handle = await store.open_damaged(session)
     plan = plan_export(handle, at)
     assert plan.damage is None
     data = b"".join(export_lines(handle, plan))

@@ -137,7 +137,7 @@ def may_follow(log: Log, draft: Draft) -> bool:
     event = Event(name, len(log.events), 0, draft.data, draft.surface_op, draft.sources, draft.ignorable, b"")
     try:
         turn_step(log.work, event)
-        horizon_step(log.horizon, event)
+        horizon_step(log.request_state, event)
     except (InvalidEventError, SessionCorruptionError):
         return False
     return True
@@ -190,7 +190,7 @@ def _request(log: Log, luck: _Luck) -> Iterator[Draft]:
 def _headers(log: Log, luck: _Luck) -> Iterator[Draft]:
     wanted = (HEADER, _OTHER_HEADER)[luck.flavour % 2]
     yield from [Draft(RequestHeader(wanted, "fallback"))] * 2
-    delta = diff_header(log.horizon.header or HEADER, wanted)
+    delta = diff_header(log.request_state.header or HEADER, wanted)
     assert delta is not None
     yield from [Draft(delta)] * 2
     yield Draft(RequestHeaderDelta(system=SystemDelta(1, ("Be kind.",), luck.two % 2)))

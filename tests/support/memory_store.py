@@ -78,7 +78,7 @@ class MemoryStore:
             raise _owned(session)
         return self._open(log, write=access == "write")
 
-    async def examine(self, session: SessionId) -> MemoryHandle:
+    async def open_damaged(self, session: SessionId) -> MemoryHandle:
         """Open a session for reading."""
         return await self.open(session, "read")
 

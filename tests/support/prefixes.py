@@ -9,7 +9,7 @@ from typing import Any
 from refold_protocol.session.messages import TextBlock
 from refold_server.config import PrefixConfig
 from refold_server.plugins.hook_runner import PluginFailure
-from refold_server.plugins.session_hooks import NOWHERE, Seams
+from refold_server.plugins.session_hooks import NOWHERE, SessionHooks
 from refold_server.prefix.contributors import OpenFiles, PrefixSources, built_in
 from refold_server.tools.open_buffers import NO_BUFFERS
 from refold_server.tools.skill_index import SkillFolders
@@ -37,9 +37,9 @@ async def composed(
 ) -> dict[str, str]:
     """Compose the prefix of a session in `cwd`; give the text of each contributor that says something, in order."""
     failures: list[PluginFailure] = []
-    seams = Seams(built_in(config, PrefixSources(lambda: shelf, buffers)), NOWHERE, str(cwd))
-    seams.report = failures.append
-    composition = await seams.session_prefix(seams.place(1, 1))
+    hooks = SessionHooks(built_in(config, PrefixSources(lambda: shelf, buffers)), NOWHERE, str(cwd))
+    hooks.report = failures.append
+    composition = await hooks.session_prefix(hooks.place(1, 1))
     assert failures == []
     texts: dict[str, str] = {}
     for one in composition.contributions:

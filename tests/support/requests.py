@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from refold_protocol.dialects.chat_completions import resolve_options
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.append_only_list import Tape
+from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.messages import (
     Block,
     CallConfig,
@@ -50,7 +50,7 @@ def header(system: str | None = None, tools: tuple[ToolSchema, ...] | None = Non
 
 def request(*messages: Message) -> Request:
     """Give a request with a plain header."""
-    return Request(header(), Tape(messages))
+    return Request(header(), AppendOnlyList(messages))
 
 
 def messages() -> st.SearchStrategy[Message]:
@@ -97,7 +97,7 @@ def headers(draw: st.DrawFn) -> EpochHeader:
 
 def requests() -> st.SearchStrategy[Request]:
     """Any request of the chat-completions dialect."""
-    return st.builds(Request, headers(), history().map(Tape[Message]))
+    return st.builds(Request, headers(), history().map(AppendOnlyList[Message]))
 
 
 def _spoken(role: str, block: st.SearchStrategy[Block]) -> st.SearchStrategy[Message]:

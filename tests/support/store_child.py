@@ -28,7 +28,7 @@ from refold_protocol.errors import (
 from refold_protocol.ids import SessionId
 from refold_storage import store_opening as opening
 from refold_storage.interface import Handle, Store
-from refold_storage.locks import Occupancy, OpeningTurn, occupy
+from refold_storage.locks import OpeningTurn, StoreLock, occupy
 from refold_storage.open_store import open_store
 from refold_storage.store import LmdbStore
 from refold_storage.store_compaction import compact_store
@@ -180,7 +180,7 @@ async def show(store: LmdbStore, argument: str) -> None:
     await asked()
 
 
-def occupy_late(folder: Path) -> Occupancy:
+def occupy_late(folder: Path) -> StoreLock:
     """Say `late` where the store is about to be occupied, and do it when asked."""
     say("late")
     sys.stdin.readline()

@@ -15,10 +15,10 @@ import anyio
 from refold_protocol.session.messages import InputBlock, Source
 from refold_server import boot
 from refold_server.plugins.hook_table import HookContext
-from refold_server.plugins.session_hooks import Seams, Submitted
+from refold_server.plugins.session_hooks import SessionHooks, Submitted
 
 
-class StuckSeams(Seams):
+class StuckSeams(SessionHooks):
     """Never lets a prompt in."""
 
     async def prompt_submit(self, place: HookContext, content: tuple[InputBlock, ...], source: Source) -> Submitted:
@@ -33,7 +33,7 @@ async def stuck_turn(*given: Any) -> Any:
 
 def main(place: str) -> int:
     """Serve until killed."""
-    changed = {"started": ("session_registry.Seams", StuckSeams), "accepted": ("turn_queue.run_turn", stuck_turn)}
+    changed = {"started": ("session_registry.SessionHooks", StuckSeams), "accepted": ("turn_queue.run_turn", stuck_turn)}
     name, instead = changed[place]
     with patch(f"refold_server.sessions.{name}", instead):
         return boot.serve()

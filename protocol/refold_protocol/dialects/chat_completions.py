@@ -36,7 +36,7 @@ from refold_protocol.dialects.dialect import Dialect
 from refold_protocol.dialects.growing_body import Body, BodyFragments, Segment
 from refold_protocol.errors import BlobUnknownError, ConfigError, InvalidJsonError
 from refold_protocol.json_text import JsonText, is_json_object, parse_strict
-from refold_protocol.session.append_only_list import Tape
+from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.events import EncoderId
 from refold_protocol.session.messages import (
     Block,
@@ -140,7 +140,7 @@ class ChatCompletionsEncoder:
 
     def __init__(self) -> None:
         self._header: EpochHeader | None = None
-        self._history: Tape[Message] = Tape()
+        self._history: AppendOnlyList[Message] = AppendOnlyList()
         self._options = Options()
         self._fragments = BodyFragments()
 
@@ -159,7 +159,7 @@ class ChatCompletionsEncoder:
 
     def _restart(self, header: EpochHeader, blobs: Mapping[str, bytes]) -> None:
         self._options = read_options(header.config.dialect_options)
-        self._history = Tape()
+        self._history = AppendOnlyList()
         self._fragments = BodyFragments(b"".join(member.text for member in head_members(header, self._options)))
         self._fragments.add(system_pieces(header))
         self._add(header.message_prefix or (), blobs)

@@ -1,8 +1,8 @@
-"""Owns one data structure: a sequence that is never seen to change, and that grows at its end without being copied.
+"""List that is never seen to change, and that grows at its end without being copied.
 
-Folds hold what grows with the log (surface nodes, messages, chunks of a running reply) in a Tape. Several tapes share one
-list and each sees only its own first items; appending to the longest of them is O(1), appending to a shorter one (going
-on from an older state) copies. Knows nothing of sessions.
+Folds hold what grows with the log (surface nodes, messages, chunks of a running reply) in an AppendOnlyList. Several of them
+share one list and each sees only its own first items; appending to the longest is O(1), appending to a shorter one (going on
+from an older state) copies. Knows nothing of sessions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Generic, TypeVar, cast, overload
 T = TypeVar("T")
 
 
-class Tape(Sequence[T], Generic[T]):
+class AppendOnlyList(Sequence[T], Generic[T]):
     """An immutable sequence that grows into another one cheaply. Equal when the items are equal, in order.
 
     Whoever treats it as a list meets an AttributeError or a TypeError: nothing here has a list's name."""
@@ -36,7 +36,7 @@ class Tape(Sequence[T], Generic[T]):
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"a tape is immutable: {name}")
 
-    def then(self, *more: T) -> Tape[T]:
+    def then(self, *more: T) -> AppendOnlyList[T]:
         """Give a tape with `more` behind these items. O(more) from the longest tape of a family, else a copy.
 
         An empty tape begins a new family each time: it may be a constant, which must not hold some log's items for ever.
@@ -44,12 +44,12 @@ class Tape(Sequence[T], Generic[T]):
         longest = self._length > 0 and len(self._items) == self._length
         items = self._items if longest else self._items[: self._length]
         items += more
-        grown = cast("Tape[T]", _new(Tape))
+        grown = cast("AppendOnlyList[T]", _new(AppendOnlyList))
         _set_items(grown, items)
         _set_length(grown, self._length + len(more))
         return grown
 
-    def extends(self, older: Tape[T]) -> bool:
+    def extends(self, older: AppendOnlyList[T]) -> bool:
         """Tell in O(1) whether this tape grew from `older` by appends alone. May say no where a comparison would say yes."""
         return older._length == 0 or (self._items is older._items and self._length >= older._length)
 
@@ -76,18 +76,18 @@ class Tape(Sequence[T], Generic[T]):
         return self._items[position]
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Tape):
+        if not isinstance(other, AppendOnlyList):
             return NotImplemented
-        theirs = cast("Tape[object]", other)
+        theirs = cast("AppendOnlyList[object]", other)
         return self._length == len(theirs) and all(one == two for one, two in zip(self, theirs, strict=True))
 
     def __hash__(self) -> int:
         return hash(tuple(self))
 
     def __repr__(self) -> str:
-        return f"Tape({list(self)!r})"
+        return f"AppendOnlyList({list(self)!r})"
 
 
 _new = object.__new__
-_set_items = cast("MemberDescriptorType", Tape.__dict__["_items"]).__set__
-_set_length = cast("MemberDescriptorType", Tape.__dict__["_length"]).__set__
+_set_items = cast("MemberDescriptorType", AppendOnlyList.__dict__["_items"]).__set__
+_set_length = cast("MemberDescriptorType", AppendOnlyList.__dict__["_length"]).__set__

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold_protocol.session.append_only_list import Tape
+from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.chunks import assemble
 from refold_protocol.session.events import (
     AssistantChunk,
@@ -78,7 +78,7 @@ class Pressure(Struct, frozen=True, gc=False):
 class SurfacePrices(Struct, frozen=True):
     """The nodes of the surface, in its order, each with its price; `tokens` is their sum. Shared, and never seen to change."""
 
-    nodes: Tape[NodePrice]
+    nodes: AppendOnlyList[NodePrice]
     tokens: int
     log_revision: int
 
@@ -90,8 +90,8 @@ class Meter:
         self.profile = profile
         self._cited = cited
         self._price_of_seq: dict[int, int] = {}
-        self._nodes: Tape[Event] = Tape()
-        self._prices: Tape[NodePrice] = Tape()
+        self._nodes: AppendOnlyList[Event] = AppendOnlyList()
+        self._prices: AppendOnlyList[NodePrice] = AppendOnlyList()
         self._totals: list[int] = [0]  # of the first n nodes
         self._header: tuple[EpochHeader, EpochHeader, int] | None = None  # as recorded, canonical, its tokens
         self._anchor: Anchor | None = None
@@ -99,9 +99,9 @@ class Meter:
     def measure(self, state: SessionState, header: EpochHeader | None = None) -> Pressure:
         """Give what the next request would cost, with `header` (None: the one in force; without one the surface is all).
         O(new nodes); O(nodes) after a replace; O(header) for another header. Raises what reading cited events raises."""
-        self._price(state.horizon.surface.nodes)
+        self._price(state.request_state.surface.nodes)
         surface, profile = self._totals[-1], self.profile
-        in_force, header_tokens = self._in_force(state.horizon.header)
+        in_force, header_tokens = self._in_force(state.request_state.header)
         wanted = in_force if header is None else canonical_header(header)
         if wanted is not None and wanted != in_force:
             header_tokens = estimate_header(wanted, profile.density)
@@ -115,7 +115,7 @@ class Meter:
 
     def measure_surface(self, state: SessionState) -> SurfacePrices:
         """Give the price of each surface node. O(new nodes); O(nodes) after a replace."""
-        self._price(state.horizon.surface.nodes)
+        self._price(state.request_state.surface.nodes)
         return SurfacePrices(self._prices, self._totals[-1], state.revision)
 
     def price(self, node: Event) -> int:
@@ -125,9 +125,9 @@ class Meter:
             tokens = self._price_of_seq[node.seq] = price_of(derive_message(node), self.profile.density)
         return tokens
 
-    def _price(self, nodes: Tape[Event]) -> None:
+    def _price(self, nodes: AppendOnlyList[Event]) -> None:
         if not nodes.extends(self._nodes):
-            self._nodes, self._prices, self._totals = Tape(), Tape(), [0]
+            self._nodes, self._prices, self._totals = AppendOnlyList(), AppendOnlyList(), [0]
         for node in nodes.since(len(self._nodes)):
             tokens = self.price(node)
             self._prices = self._prices.then(NodePrice(node.seq, tokens))

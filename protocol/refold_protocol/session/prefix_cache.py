@@ -29,7 +29,7 @@ from refold_protocol.dialects.dialect import Dialect
 from refold_protocol.dialects.dialect_table import DIALECTS, ships_encoder
 from refold_protocol.dialects.growing_body import KINDS, Segment, common_prefix, excerpt, segment_at
 from refold_protocol.errors import BlobUnknownError
-from refold_protocol.session.append_only_list import Tape
+from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.events import (
     AssistantMessage,
     EncoderId,
@@ -42,7 +42,7 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.messages import CallConfig, EpochHeader, Message, ToolSchema, Usage, encode_compact
 from refold_protocol.session.projection import derive_message
-from refold_protocol.session.request import NOTHING_SEEN, Horizon, Request, horizon_step, request_of
+from refold_protocol.session.request import NO_REQUESTS, Request, RequestState, horizon_step, request_of
 
 
 class SentRequest(Struct, frozen=True):
@@ -50,7 +50,7 @@ class SentRequest(Struct, frozen=True):
     body as recorded, the seq and the time (epoch ms) of its `request/sent`."""
 
     request: Request
-    nodes: Tape[Event]
+    nodes: AppendOnlyList[Event]
     encoder: EncoderId
     bytes: int
     seq: int
@@ -289,9 +289,9 @@ class Attribution(Struct, frozen=True):
     """State of the fold. `last` is the latest request of a step, `pending` the causes since, `asked` the latest request for a
     summary since: its seq and its provider. Ask for `rows`."""
 
-    horizon: Horizon = NOTHING_SEEN
+    request_state: RequestState = NO_REQUESTS
     instance: int = 0
-    closed: Tape[RequestRow] = Tape()
+    closed: AppendOnlyList[RequestRow] = AppendOnlyList()
     open: RequestRow | None = None
     last: SentRequest | None = None
     pending: tuple[Cause, ...] = ()
@@ -311,21 +311,23 @@ NOTHING_ASKED: Final = Attribution()
 def attribution_step(state: Attribution, event: Event, blobs: Mapping[str, bytes] = NO_BLOBS) -> Attribution:
     """Fold one event. `blobs` has the bytes of images by digest; one that is missing makes `common` unknown where it
     matters. Raises what rebuilding requests raises."""
-    horizon = horizon_step(state.horizon, event)
+    request_state = horizon_step(state.request_state, event)
     match event.data:
         case InstanceStart(instance=instance):
-            return replace(state, horizon=horizon, instance=instance)
+            return replace(state, request_state=request_state, instance=instance)
         case RequestSent(purpose="step") as sent:
-            return _sent(state, horizon, event, sent, blobs)
-        case RequestSent() if horizon.compaction is not None:
-            return replace(state, horizon=horizon, asked=(event.seq, horizon.compaction.start.config.provider))
+            return _sent(state, request_state, event, sent, blobs)
+        case RequestSent() if request_state.compaction is not None:
+            return replace(
+                state, request_state=request_state, asked=(event.seq, request_state.compaction.start.config.provider)
+            )
         case AssistantMessage() as reply if state.open is not None and reply.usage is not None:
-            return _reported(replace(state, horizon=horizon), state.open, reply, reply.usage)
+            return _reported(replace(state, request_state=request_state), state.open, reply, reply.usage)
         case _:
-            cause = _cause(state, horizon, event)
+            cause = _cause(state, request_state, event)
             if cause is None:
-                return state if horizon is state.horizon else replace(state, horizon=horizon)
-            return replace(state, horizon=horizon, pending=(*state.pending, cause))
+                return state if request_state is state.request_state else replace(state, request_state=request_state)
+            return replace(state, request_state=request_state, pending=(*state.pending, cause))
 
 
 def fold_attribution(
@@ -349,21 +351,23 @@ def course_of(found: Comparison, *, moved: bool) -> str:
     return "moved" if moved else "kept"
 
 
-def _cause(state: Attribution, horizon: Horizon, event: Event) -> Cause | None:
+def _cause(state: Attribution, request_state: RequestState, event: Event) -> Cause | None:
     if isinstance(event.surface_op, Replace):
-        shadowed = len(state.horizon.surface.nodes) - len(horizon.surface.nodes) + 1
+        shadowed = len(state.request_state.surface.nodes) - len(request_state.surface.nodes) + 1
         kind = "pruning" if isinstance(event.data, ToolResult) else "compaction"
         return Cause(event.seq, event.type, kind, nodes=shadowed)
-    before, after = state.horizon.header, horizon.header
+    before, after = state.request_state.header, request_state.header
     if before is after or before is None or after is None or not (found := drifts(before, after)):
         return None
     anchor = isinstance(event.data, RequestHeader) and event.data.reason != "fallback"
     return Cause(event.seq, event.type, "instance" if anchor else "header", found, state.instance)
 
 
-def _sent(state: Attribution, horizon: Horizon, event: Event, sent: RequestSent, blobs: Mapping[str, bytes]) -> Attribution:
-    request, before = request_of(horizon), state.last
-    now = SentRequest(request, horizon.surface.nodes, sent.encoder, sent.bytes, event.seq, event.time)
+def _sent(
+    state: Attribution, request_state: RequestState, event: Event, sent: RequestSent, blobs: Mapping[str, bytes]
+) -> Attribution:
+    request, before = request_of(request_state), state.last
+    now = SentRequest(request, request_state.surface.nodes, sent.encoder, sent.bytes, event.seq, event.time)
     config = request.header.config
     course, common, parting = "first", None, None
     if before is not None:
@@ -387,7 +391,7 @@ def _sent(state: Attribution, horizon: Horizon, event: Event, sent: RequestSent,
         summary=None if state.asked is None or state.asked[1] != config.provider else state.asked[0],
     )
     closed = state.closed if state.open is None else state.closed.then(state.open)
-    return Attribution(horizon, state.instance, closed, row, now, (), row.cacheable, state.caching)
+    return Attribution(request_state, state.instance, closed, row, now, (), row.cacheable, state.caching)
 
 
 def _reported(state: Attribution, row: RequestRow, reply: AssistantMessage, usage: Usage) -> Attribution:

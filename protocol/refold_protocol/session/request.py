@@ -25,7 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold_protocol.errors import InvariantError, TurnMismatchError
-from refold_protocol.session.append_only_list import Tape
+from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.codec import refuse_foreign
 from refold_protocol.session.events import CompactEnd, CompactStart, Event, RequestSent, StepEnd, StepStart
 from refold_protocol.session.header import canonical_header, header_step
@@ -38,7 +38,7 @@ class Request(Struct, frozen=True):
     """One request, deeply immutable. `header` is canonical; `history` is the surface's projection, oldest first."""
 
     header: EpochHeader
-    history: Tape[Message]
+    history: AppendOnlyList[Message]
 
     def messages(self) -> Iterator[Message]:
         """Iterate over the messages: the header's prefix, then the history. The system text is not among them."""
@@ -54,7 +54,7 @@ class RequestDigest:
 
     def __init__(self) -> None:
         self._header: EpochHeader | None = None
-        self._history: Tape[Message] = Tape()
+        self._history: AppendOnlyList[Message] = AppendOnlyList()
         self._state = sha256()
         self._empty = True
 
@@ -70,7 +70,7 @@ class RequestDigest:
 
     def _restart(self, header: EpochHeader) -> None:
         self._header = header
-        self._history = Tape()
+        self._history = AppendOnlyList()
         self._empty = True
         self._state = sha256(b'{"header":' + encode_compact(header) + b',"messages":[')
         self._add(iter(header.message_prefix or ()))
@@ -109,36 +109,36 @@ def summary_request(asked: OpenCompaction) -> Request:
     derived = (derive_message(node) for node in region_nodes(asked))
     messages = [message for message in derived if message is not None]
     messages.append(Message("user", text_content(asked.start.instructions)))
-    return Request(canonical_header(replace(header, config=asked.start.config)), Tape(messages))
+    return Request(canonical_header(replace(header, config=asked.start.config)), AppendOnlyList(messages))
 
 
-class Horizon(Struct, frozen=True, gc=False):
+class RequestState(Struct, frozen=True, gc=False):
     """State of the fold: what the model sees after the events so far.
 
     `history` is the surface's projection. `boundary` is the history at the open step's start, None outside steps.
     """
 
     surface: Surface = EMPTY_SURFACE
-    history: Tape[Message] = Tape()
+    history: AppendOnlyList[Message] = AppendOnlyList()
     header: EpochHeader | None = None
-    boundary: Tape[Message] | None = None
+    boundary: AppendOnlyList[Message] | None = None
     compaction: OpenCompaction | None = None
 
 
-NOTHING_SEEN = Horizon()
+NO_REQUESTS = RequestState()
 
 
-def horizon_step(state: Horizon, event: Event) -> Horizon:
+def horizon_step(state: RequestState, event: Event) -> RequestState:
     """Fold one event; O(1) but for a replace. Raises what the folds of surface and header raise."""
     if event.surface_op is not None:
         surface = surface_step(state.surface, event)
         history = _projected(state, surface, event)
-        return Horizon(surface, history, state.header, state.boundary, state.compaction)
+        return RequestState(surface, history, state.header, state.boundary, state.compaction)
     data = event.data
     if isinstance(data, StepStart):
-        return Horizon(state.surface, state.history, state.header, state.history, state.compaction)
+        return RequestState(state.surface, state.history, state.header, state.history, state.compaction)
     if isinstance(data, StepEnd):
-        return Horizon(state.surface, state.history, state.header, None, state.compaction)
+        return RequestState(state.surface, state.history, state.header, None, state.compaction)
     if isinstance(data, CompactStart):
         positions_of(state.surface, data.range, event.seq)
         return replace(state, compaction=OpenCompaction(event.seq, data, state.surface, state.header))
@@ -150,21 +150,21 @@ def horizon_step(state: Horizon, event: Event) -> Horizon:
     return replace(state, header=header)
 
 
-def request_of(state: Horizon) -> Request:
+def request_of(state: RequestState) -> Request:
     """Give the request of the open step. Raises InvariantError outside a step or before any header."""
     if state.boundary is None or state.header is None:
         raise InvariantError("a request was asked for where no step is open or no header was recorded")
     return Request(state.header, state.boundary)
 
 
-def summary_request_of(state: Horizon) -> Request:
+def summary_request_of(state: RequestState) -> Request:
     """Give the request of the open compaction. Raises InvariantError where none is open, and what `summary_request` raises."""
     if state.compaction is None:
         raise InvariantError("a summary was asked for, and no compaction is open")
     return summary_request(state.compaction)
 
 
-def sent_request_of(state: Horizon, sent: RequestSent) -> Request:
+def sent_request_of(state: RequestState, sent: RequestSent) -> Request:
     """Give the request that a `request/sent` which stands here speaks of. Raises what the two above raise."""
     return request_of(state) if sent.purpose == "step" else summary_request_of(state)
 
@@ -175,7 +175,7 @@ def rebuild(events: Iterable[Event], turn: int, step: int) -> Request:
     Raises TurnMismatchError when the log holds no such step, or the step made no request, and SessionFormatUnsupportedError
     at a foreign event that may not be skipped.
     """
-    state = NOTHING_SEEN
+    state = NO_REQUESTS
     here = False
     for event in events:
         refuse_foreign(event)
@@ -197,7 +197,7 @@ def rebuild_summary(events: Iterable[Event], compaction: int) -> Request:
 
     Raises TurnMismatchError when no compaction began there, or it asked no provider.
     """
-    state = NOTHING_SEEN
+    state = NO_REQUESTS
     for event in events:
         refuse_foreign(event)
         state = horizon_step(state, event)
@@ -214,7 +214,7 @@ def sent_requests(events: Iterable[Event]) -> Iterator[tuple[Event, RequestSent,
 
     Raises SessionFormatUnsupportedError at a foreign event that may not be skipped.
     """
-    state = NOTHING_SEEN
+    state = NO_REQUESTS
     for event in events:
         refuse_foreign(event)
         state = horizon_step(state, event)
@@ -222,9 +222,9 @@ def sent_requests(events: Iterable[Event]) -> Iterator[tuple[Event, RequestSent,
             yield event, event.data, request_of(state)
 
 
-def _projected(state: Horizon, surface: Surface, event: Event) -> Tape[Message]:
+def _projected(state: RequestState, surface: Surface, event: Event) -> AppendOnlyList[Message]:
     if surface.replace_generation != state.surface.replace_generation:
         derived = (derive_message(node) for node in surface.nodes)
-        return Tape(message for message in derived if message is not None)
+        return AppendOnlyList(message for message in derived if message is not None)
     message = derive_message(event)
     return state.history if message is None else state.history.then(message)

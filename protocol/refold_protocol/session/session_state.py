@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from refold_protocol.errors import InvalidEventError, SessionCorruptionError
 from refold_protocol.ids import ApprovalId, CallId, InputId
-from refold_protocol.session.append_only_list import Tape
+from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.codec import refuse_foreign
 from refold_protocol.session.events import (
     ApprovalAsked,
@@ -38,7 +38,7 @@ from refold_protocol.session.events import (
 from refold_protocol.session.grammar import NO_TURN, TurnState, turn_step, turn_step_over
 from refold_protocol.session.header import canonical_header
 from refold_protocol.session.messages import EpochHeader, InputBlock, Source
-from refold_protocol.session.request import NOTHING_SEEN, Horizon, horizon_step
+from refold_protocol.session.request import NO_REQUESTS, RequestState, horizon_step
 
 
 class PendingInput(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -76,7 +76,7 @@ class CountedCall(Struct, frozen=True, gc=False):
     step: int
     tokens: int
     header: EpochHeader
-    nodes: Tape[Event]
+    nodes: AppendOnlyList[Event]
     reply: Event
 
 
@@ -92,7 +92,7 @@ class SessionState(Struct, frozen=True, gc=False):
 
     revision: int = 0
     work: TurnState = NO_TURN
-    horizon: Horizon = NOTHING_SEEN
+    request_state: RequestState = NO_REQUESTS
     pending: Pending = ()
     settings: SessionSettings = NO_SETTINGS
     granted: Granted = NOTHING_GRANTED
@@ -110,7 +110,9 @@ def fold(state: SessionState, event: Event) -> SessionState:
     """
     turn = turn_step(state.work, event)
     if type(event.data) in _OF_TURNS_ALONE:
-        return SessionState(event.seq + 1, turn, state.horizon, state.pending, state.settings, state.granted, state.counted)
+        return SessionState(
+            event.seq + 1, turn, state.request_state, state.pending, state.settings, state.granted, state.counted
+        )
     refuse_foreign(event)
     return _folded(state, event, turn)
 
@@ -140,11 +142,11 @@ def _folded(state: SessionState, event: Event, turn: TurnState) -> SessionState:
     return SessionState(
         event.seq + 1,
         turn,
-        horizon_step(state.horizon, event),
+        horizon_step(state.request_state, event),
         pending_step(state.pending, event),
         event.data if isinstance(event.data, SessionSettings) else state.settings,
         granted_step(state.granted, event),
-        counted_step(state.counted, event, state.horizon),
+        counted_step(state.counted, event, state.request_state),
     )
 
 
@@ -183,7 +185,7 @@ def granted_step(state: Granted, event: Event) -> Granted:
             return state
 
 
-def counted_step(state: Counted, event: Event, before: Horizon) -> Counted:
+def counted_step(state: Counted, event: Event, before: RequestState) -> Counted:
     """Fold one event, before which the model saw `before`. A copy of an old reply, an interrupted one and one without usage
     count for nothing; nor does a prompt of no tokens, which providers report that do not count, or figures that cannot be."""
     reply, header = event.data, before.header

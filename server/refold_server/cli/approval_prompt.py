@@ -70,7 +70,7 @@ class ApprovalPrompt:
             self._scope.cancel()
 
     async def _ask(self, asked: ApprovalAsked, keyboard: int) -> None:
-        still_open = (approval for approval, _ in self._session.ledger.folds.work.approvals)
+        still_open = (approval for approval, _ in self._session.session_log.folds.work.approvals)
         if self._stopped or asked.id not in still_open:
             return
         approvals = self._session.instance.approvals

@@ -84,7 +84,7 @@ def _program_name(program: str) -> str:
 def _counted(session: Session) -> str:
     from refold_protocol.session.request import sent_requests
 
-    handle = session.ledger.handle
+    handle = session.session_log.handle
     requests = [request for _, _, request in sent_requests(handle.read())]
     last = requests[-1].history if requests else ()
     calls = sum(isinstance(block, ToolCallBlock) for message in last for block in message.content)

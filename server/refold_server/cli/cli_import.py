@@ -18,7 +18,7 @@ from refold_server.cli.formatting import one_line
 from refold_server.cli.terminal import OutputStream, show_progress, standard_error, standard_output
 
 if TYPE_CHECKING:
-    from refold_server.sessions.session_settings import Unasked
+    from refold_server.sessions.session_settings import StandingPermissions
 
 SUMMARY = "read a session that was exported"
 DESCRIPTION = """Read a session from a file that `refold export` wrote, and print its id. It has the same events, byte for byte,
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 async def _import(options: argparse.Namespace) -> int:
     from refold_server.cli.command_context import open_context, read_config
     from refold_server.clock import epoch_ms, new_session_id
-    from refold_server.sessions.session_settings import unasked
+    from refold_server.sessions.session_settings import standing_permissions
     from refold_storage.interface import no_progress
     from refold_storage.session_file import Incoming
 
@@ -74,7 +74,7 @@ async def _import(options: argparse.Namespace) -> int:
                 if not options.json:
                     out.line(record.id)
                     out.flush()
-                found = await unasked(context.store, record.id)
+                found = await standing_permissions(context.store, record.id)
                 if options.json:
                     made = {"session": record.id, "cwd": record.cwd, "events": record.tail + 1}
                     out.put_json(made | {"permissions": found.mode, "grants": found.tools})
@@ -88,7 +88,7 @@ async def _import(options: argparse.Namespace) -> int:
     return COMPLETED
 
 
-def _warn(err: OutputStream, folder: str, found: Unasked) -> None:
+def _warn(err: OutputStream, folder: str, found: StandingPermissions) -> None:
     """Say what runs without a question: who wrote the file allowed it, and may not be who reads it."""
     everything = found.mode == "allow"
     if everything or found.tools:

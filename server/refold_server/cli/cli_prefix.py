@@ -78,13 +78,13 @@ def _folder(cwd: str | None) -> str:
 
 
 async def _of_folder(config: Config, folder: str) -> PrefixComposeResult:
-    from refold_server.plugins.session_hooks import NOWHERE, Seams
-    from refold_server.services import surroundings
+    from refold_server.plugins.session_hooks import NOWHERE, SessionHooks
+    from refold_server.services import load_services
     from refold_server.sessions.session_reports import compose_anew
 
     with redirect_stdout(sys.stderr):  # what plugins print
-        shared = await surroundings(config)
-        return await compose_anew(Seams(shared.plugins, NOWHERE, folder))
+        shared = await load_services(config)
+        return await compose_anew(SessionHooks(shared.plugins, NOWHERE, folder))
 
 
 def _lines(result: PrefixComposeResult, style: Style, *, show: bool) -> Iterator[str]:

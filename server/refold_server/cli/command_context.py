@@ -31,7 +31,7 @@ from refold_server.cli.exit_codes import INTERRUPTED, first_error
 from refold_server.config import Config, ToolsConfig
 from refold_server.config_file import load_config
 from refold_server.runner import run_to_its_end
-from refold_server.services import Surroundings, open_configured_store, surroundings
+from refold_server.services import Services, load_services, open_configured_store
 from refold_server.sessions.session_registry import Sessions
 from refold_server.tools.tool_failure import Interrupted
 from refold_storage.interface import Store
@@ -51,7 +51,7 @@ class CommandContext(Struct, frozen=True):
     config: Config
     store: Store
     sessions: Sessions
-    shared: Surroundings
+    shared: Services
 
 
 def read_config(options: argparse.Namespace, *, model: str | None = None) -> Config:
@@ -83,7 +83,7 @@ async def open_context(
     print while they are loaded goes to standard error, as does all that is printed to `sys.stdout` while a command runs
     `turns`: such a command takes its own stream before."""
     with redirect_stdout(sys.stderr):
-        shared = await surroundings(config) if plugins else Surroundings(replace(config, tools=ToolsConfig(())))
+        shared = await load_services(config) if plugins else Services(replace(config, tools=ToolsConfig(())))
     try:
         with redirect_stdout(sys.stderr) if turns else nullcontext():
             async with _open_sessions(config, shared, create=create) as context:
@@ -190,7 +190,7 @@ def _log_to_stderr(level: str) -> None:
 
 
 @asynccontextmanager
-async def _open_sessions(config: Config, shared: Surroundings, *, create: bool) -> AsyncGenerator[CommandContext, None]:
+async def _open_sessions(config: Config, shared: Services, *, create: bool) -> AsyncGenerator[CommandContext, None]:
     store = await open_configured_store(config.store, create=create, client="refold command")
     troubles: list[RefoldError] = []
     try:

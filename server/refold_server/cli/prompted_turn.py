@@ -54,7 +54,7 @@ async def open_session(context: CommandContext, session: str | None, cwd: str, m
     if session is None:
         return await context.sessions.create(cwd, SessionSettings(model=context.config.model, permissions=permissions))
     live = await context.sessions.open(SessionId(session))
-    settings = live.ledger.folds.settings
+    settings = live.session_log.folds.settings
     live.instance.host.call_config(settings)  # a model that is not there is told before the turn
     if permissions not in (None, settings.permissions):
         await live.configure(SettingsPatch(permissions=permissions))
@@ -65,7 +65,7 @@ async def run_prompt(session: Session, prompt: str | PendingInput, printer: Turn
     """Run one prompt, or an input that waits, print it as it goes, and give the exit code of its end. A signal interrupts the
     turn; so does the loss of the output. Raises LogError when the end could not be made durable, OutputLostError."""
     questions = ApprovalPrompt(session, printer, keyboard_of(printer))
-    tail = Tail(session.ledger.handle, session.ledger.handle.tail)
+    tail = Tail(session.session_log.handle, session.session_log.handle.tail)
     await printer.begin(session.id)
     await tell_waiting(session, printer, None if isinstance(prompt, str) else prompt)
     try:
@@ -78,7 +78,7 @@ async def run_prompt(session: Session, prompt: str | PendingInput, printer: Turn
         await printer.note(f"refold: nothing takes the output any more; the turn was stopped. It is in session {session.id}")
         raise
     except BaseException:
-        if session.ledger.handle.durable >= 0:  # the session can be continued
+        if session.session_log.handle.durable >= 0:  # the session can be continued
             with anyio.CancelScope(shield=True), anyio.move_on_after(LAST_SECONDS):
                 await printer.end(session.id)
         raise
@@ -89,7 +89,7 @@ async def run_prompt(session: Session, prompt: str | PendingInput, printer: Turn
 def waiting_inputs(session: Session) -> list[PendingInput]:
     """Give the inputs that wait in the order of acceptance, without what the session says of its permissions: it says that
     anew itself."""
-    return [one for one in session.ledger.folds.pending if one.source != PERMISSIONS]
+    return [one for one in session.session_log.folds.pending if one.source != PERMISSIONS]
 
 
 def oldest_waiting(session: Session) -> PendingInput:
@@ -111,7 +111,7 @@ async def tell_waiting(session: Session, printer: TurnPrinter, runs: PendingInpu
 
 async def withdraw_waiting(session: Session, printer: TurnPrinter) -> int:
     """Take back all that waits, tell of it, and give the exit code. Raises LogError, OutputLostError."""
-    handle, rest = session.ledger.handle, waiting_inputs(session)
+    handle, rest = session.session_log.handle, waiting_inputs(session)
     await printer.begin(session.id)
     for one in rest:
         before = handle.tail

@@ -113,7 +113,7 @@ class Bounds(Struct, frozen=True, gc=False):
     retain: int
 
     @property
-    def brim(self) -> int:
+    def hard_threshold(self) -> int:
         """From how many tokens on room is made whatever it costs: half-way from the threshold to the window's end."""
         return (self.threshold + self.window) // 2
 

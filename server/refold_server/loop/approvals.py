@@ -20,7 +20,7 @@ from refold_protocol.session.messages import Source
 from refold_server.clock import new_approval_id
 from refold_server.config import Mode
 from refold_server.plugins.hook_table import Call
-from refold_server.requests.session_log import Ledger
+from refold_server.requests.session_log import SessionLog
 
 Outcome: TypeAlias = Literal["allowed", "denied"]
 Scope: TypeAlias = Literal["once", "session"]
@@ -59,8 +59,8 @@ class _Waiting(Struct):
 class Approvals:
     """The questions of one session."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, session_log: SessionLog) -> None:
+        self._ledger = session_log
         self._open: dict[ApprovalId, _Waiting] = {}
         self._asked: list[Watcher] = []
         self._settled: list[Watcher] = []

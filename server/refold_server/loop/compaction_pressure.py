@@ -37,7 +37,7 @@ _LESS: Final = 4
 """One in so many tokens of the tail stays where the tail is what fills the window."""
 
 
-class Gauge(Struct, frozen=True):
+class WindowUsage(Struct, frozen=True):
     """How full the window of a session's next model is, under which settings, and what each node of its surface costs."""
 
     meter: ModelTokenMeter
@@ -61,10 +61,10 @@ class Aim(Struct, frozen=True, gc=False):
     refused: bool = False
 
 
-async def gauge_of(instance: Instance, live: EpochHeader | None = None, *, named: bool = False) -> Gauge | None:
+async def window_usage(instance: Instance, live: EpochHeader | None = None, *, named: bool = False) -> WindowUsage | None:
     """Measure what the next request would cost with the header `live`, None: the recorded one. None, unless `named`, for a
     model without a meter. Raises TokenMeterError, ConfigError, ProviderError `model.unconfigured`."""
-    ledger = instance.ledger
+    session_log = instance.session_log
     config = instance.next_config()
     model = f"{config.provider}/{config.model}"
     try:
@@ -73,23 +73,23 @@ async def gauge_of(instance: Instance, live: EpochHeader | None = None, *, named
         if named or error.code != UNCONFIGURED:
             raise
         return None
-    await meter.catch_up(ledger)
-    recorded = ledger.folds.horizon.header or EpochHeader(config)
+    await meter.catch_up(session_log)
+    recorded = session_log.folds.request_state.header or EpochHeader(config)
     wanted = replace(recorded, config=config) if live is None else live
-    policy = instance.host.compaction(model, ledger.folds.settings)
+    policy = instance.host.compaction(model, session_log.folds.settings)
     bounds = bounds_of(policy, meter.profile.window)
-    pressure = meter.measure(ledger, canonical_header(wanted))
-    return Gauge(meter, policy, bounds, pressure, meter.measure_surface(ledger))
+    pressure = meter.measure(session_log, canonical_header(wanted))
+    return WindowUsage(meter, policy, bounds, pressure, meter.measure_surface(session_log))
 
 
-def plan_of(instance: Instance, gauge: Gauge, aim: Aim, most: int | None = None) -> Plan | None:
+def plan_of(instance: Instance, usage: WindowUsage, aim: Aim, most: int | None = None) -> Plan | None:
     """Plan a compaction of a region that costs at most `most` by estimate; None where there is nothing to sum up."""
-    return planned(_ground(instance, gauge, aim), aim.retain, most)
+    return planned(_ground(instance, usage, aim), aim.retain, most)
 
 
-def why_no_plan(instance: Instance, gauge: Gauge, aim: Aim) -> str:
+def why_no_plan(instance: Instance, usage: WindowUsage, aim: Aim) -> str:
     """Say why nothing could be planned: there is nothing, or the request for a summary has no room for any of it."""
-    ground = _ground(instance, gauge, aim)
+    ground = _ground(instance, usage, aim)
     region = region_of(ground.nodes, ground.prices, 0)
     if region is None or region.tokens <= ground.frame:
         return "There is nothing in this session's history that could be summed up."
@@ -100,85 +100,85 @@ def why_no_plan(instance: Instance, gauge: Gauge, aim: Aim) -> str:
     )
 
 
-def _ground(instance: Instance, gauge: Gauge, aim: Aim) -> Ground:
-    asked = gauge.meter.estimate_message(Message("user", text_content(instructions(aim.wishes))))
-    config = summary_config(instance, gauge)
-    header = replace(instance.ledger.folds.horizon.header or EpochHeader(config), config=config)
-    bound = gauge.policy.summary_max_tokens
+def _ground(instance: Instance, usage: WindowUsage, aim: Aim) -> Ground:
+    asked = usage.meter.estimate_message(Message("user", text_content(instructions(aim.wishes))))
+    config = summary_config(instance, usage)
+    header = replace(instance.session_log.folds.request_state.header or EpochHeader(config), config=config)
+    bound = usage.policy.summary_max_tokens
     return Ground(
-        instance.ledger.folds.horizon.surface.nodes,
-        gauge.prices(),
-        gauge.meter.estimate_header(canonical_header(header)) + asked,  # that of the call: a live one may be larger, or smaller
-        gauge.meter.estimate_message(Message("user", text_content(replacement("")))),
-        _window(instance, gauge, config),
+        instance.session_log.folds.request_state.surface.nodes,
+        usage.prices(),
+        usage.meter.estimate_header(canonical_header(header)) + asked,  # that of the call: a live one may be larger, or smaller
+        usage.meter.estimate_message(Message("user", text_content(replacement("")))),
+        _window(instance, usage, config),
         bound if config.max_tokens is None else min(bound, config.max_tokens),
-        _scale(gauge, aim),
+        _scale(usage, aim),
     )
 
 
-def worthwhile(instance: Instance, gauge: Gauge, aim: Aim) -> Plan | None:
+def worthwhile(instance: Instance, usage: WindowUsage, aim: Aim) -> Plan | None:
     """Plan a compaction that is worth its call: much of what is summed up was in no summary before. At the brim a smaller one
     is taken as well, and less stays at the end, so that the next one is not due at once."""
-    plan = plan_of(instance, gauge, aim)
-    if plan is not None and _news(instance, gauge, aim, plan) >= gauge.bounds.worth:
+    plan = plan_of(instance, usage, aim)
+    if plan is not None and _news(instance, usage, aim, plan) >= usage.bounds.worth:
         return plan
-    if not is_brimful(gauge, aim):
+    if not is_brimful(usage, aim):
         return None
-    plan = plan_of(instance, gauge, replace(aim, retain=aim.retain // _LESS)) or plan
-    return plan if plan is not None and _news(instance, gauge, aim, plan) >= gauge.bounds.least else None
+    plan = plan_of(instance, usage, replace(aim, retain=aim.retain // _LESS)) or plan
+    return plan if plan is not None and _news(instance, usage, aim, plan) >= usage.bounds.least else None
 
 
-def cuts_behind(instance: Instance, gauge: Gauge, aim: Aim, plan: Plan) -> tuple[Cut, ...]:
+def cuts_behind(instance: Instance, usage: WindowUsage, aim: Aim, plan: Plan) -> tuple[Cut, ...]:
     """Give the large results behind a plan's region, where a summary alone would leave the request at the brim: they cannot be
     read whole then, whatever is summed up. Else none."""
-    if _counted(gauge, aim) - _news(instance, gauge, aim, plan) < gauge.bounds.brim:
+    if _counted(usage, aim) - _news(instance, usage, aim, plan) < usage.bounds.hard_threshold:
         return ()
     count = plan.region.count
-    return cuts_of(instance.ledger.folds.horizon.surface.nodes[count:], gauge.prices()[count:], gauge.meter)
+    return cuts_of(instance.session_log.folds.request_state.surface.nodes[count:], usage.prices()[count:], usage.meter)
 
 
-def is_enough(cuts: tuple[Cut, ...], gauge: Gauge, aim: Aim) -> bool:
+def is_enough(cuts: tuple[Cut, ...], usage: WindowUsage, aim: Aim) -> bool:
     """Tell whether cuts alone make room for a while."""
-    saved = sum(cut.saved for cut in cuts) * _scale(gauge, aim)
-    return saved >= relief(_counted(gauge, aim), gauge.bounds)
+    saved = sum(cut.saved for cut in cuts) * _scale(usage, aim)
+    return saved >= relief(_counted(usage, aim), usage.bounds)
 
 
-def _counted(gauge: Gauge, aim: Aim) -> int:
+def _counted(usage: WindowUsage, aim: Aim) -> int:
     """Give the pressure; where a provider refused the request, at least the window."""
-    return max(gauge.pressure.tokens, gauge.bounds.window if aim.refused else 0)
+    return max(usage.pressure.tokens, usage.bounds.window if aim.refused else 0)
 
 
-def _news(instance: Instance, gauge: Gauge, aim: Aim, plan: Plan) -> float:
+def _news(instance: Instance, usage: WindowUsage, aim: Aim, plan: Plan) -> float:
     """Give how many tokens of a plan's region no summary stands for yet, as its provider counts them."""
-    first = instance.ledger.folds.horizon.surface.nodes[0]
-    known = gauge.surface.nodes[0].tokens if is_summary(first) else 0
-    return (plan.region.tokens - known) * _scale(gauge, aim)
+    first = instance.session_log.folds.request_state.surface.nodes[0]
+    known = usage.surface.nodes[0].tokens if is_summary(first) else 0
+    return (plan.region.tokens - known) * _scale(usage, aim)
 
 
-def is_brimful(gauge: Gauge, aim: Aim) -> bool:
+def is_brimful(usage: WindowUsage, aim: Aim) -> bool:
     """Tell whether room must be made whatever it costs."""
-    return aim.refused or gauge.pressure.tokens >= gauge.bounds.brim
+    return aim.refused or usage.pressure.tokens >= usage.bounds.hard_threshold
 
 
-def cuts_in(instance: Instance, gauge: Gauge, aim: Aim, *, everywhere: bool = False) -> tuple[Cut, ...]:
+def cuts_in(instance: Instance, usage: WindowUsage, aim: Aim, *, everywhere: bool = False) -> tuple[Cut, ...]:
     """Give the large results that should be shortened: those before the retained tail, if that is enough for a while; else
     none. `everywhere`: all there are, whether or not that is enough."""
-    scale, prices, nodes = _scale(gauge, aim), gauge.prices(), instance.ledger.folds.horizon.surface.nodes
+    scale, prices, nodes = _scale(usage, aim), usage.prices(), instance.session_log.folds.request_state.surface.nodes
     count = len(nodes) if everywhere else before_tail(prices, int(aim.retain / scale))
-    cuts = cuts_of(nodes[:count], prices[:count], gauge.meter)
-    return cuts if everywhere or is_enough(cuts, gauge, aim) else ()
+    cuts = cuts_of(nodes[:count], prices[:count], usage.meter)
+    return cuts if everywhere or is_enough(cuts, usage, aim) else ()
 
 
-def _scale(gauge: Gauge, aim: Aim) -> float:
-    return scale_of(gauge.pressure, gauge.bounds, refused=aim.refused)
+def _scale(usage: WindowUsage, aim: Aim) -> float:
+    return scale_of(usage.pressure, usage.bounds, refused=aim.refused)
 
 
-def summary_config(instance: Instance, gauge: Gauge) -> CallConfig:
+def summary_config(instance: Instance, usage: WindowUsage) -> CallConfig:
     """Give the call config of who sums up: a model that the settings name, else the one that was asked last, else, where its
     provider is not configured any more, the one that is asked next."""
-    if gauge.policy.summary_model:
-        return instance.host.call_config(SessionSettings(gauge.policy.summary_model))
-    header = instance.ledger.folds.horizon.header
+    if usage.policy.summary_model:
+        return instance.host.call_config(SessionSettings(usage.policy.summary_model))
+    header = instance.session_log.folds.request_state.header
     if header is None:
         return instance.next_config()
     try:
@@ -188,9 +188,9 @@ def summary_config(instance: Instance, gauge: Gauge) -> CallConfig:
     return header.config
 
 
-def _window(instance: Instance, gauge: Gauge, config: CallConfig) -> int:
+def _window(instance: Instance, usage: WindowUsage, config: CallConfig) -> int:
     """Give the window of who sums up; of a model without a meter it is taken to be the session's."""
     try:
         return instance.host.meter(f"{config.provider}/{config.model}").profile.window
     except TokenMeterError:
-        return gauge.bounds.window
+        return usage.bounds.window

@@ -114,10 +114,10 @@ async def compact(instance: Instance, place: HookContext, job: CompactionJob, pl
 
 
 def _start(instance: Instance, job: CompactionJob, plan: Plan) -> None:
-    region, turn = plan.region, instance.ledger.folds.work.turn
+    region, turn = plan.region, instance.session_log.folds.work.turn
     config = job.config(plan.cap)
     start = CompactStart(job.trigger, (region.first, region.last), job.instructions, config, turn)
-    instance.ledger.append(Draft(start))
+    instance.session_log.append(Draft(start))
 
 
 def _following(job: CompactionJob, plan: Plan, error: RefoldError, tries: int) -> Plan | None:
@@ -130,46 +130,46 @@ def _following(job: CompactionJob, plan: Plan, error: RefoldError, tries: int) -
 
 
 def _fail(instance: Instance, error: RefoldError) -> None:
-    if instance.ledger.folds.work.compaction is None:
+    if instance.session_log.folds.work.compaction is None:
         return
     status = error.status if isinstance(error, ProviderError) else None
     end = CompactEnd(TurnError(error.error_kind, error.message, status=status))
     try:
-        instance.ledger.append(Draft(end), closing=True)
+        instance.session_log.append(Draft(end), closing=True)
     except LogError as trouble:  # whoever opens the log next closes it
         _log.error("the end of a compaction could not be recorded: %s", trouble.message)
 
 
 async def _summary(instance: Instance, place: HookContext, plan: Plan, attempt: int) -> Summary:
-    asked = instance.ledger.folds.horizon.compaction
+    asked = instance.session_log.folds.request_state.compaction
     if asked is None:
         raise InvariantError("a compaction began and is not open")
-    request = summary_request_of(instance.ledger.folds.horizon)
+    request = summary_request_of(instance.session_log.folds.request_state)
 
     async def own() -> Summary:
         return await _ask(instance, place, request, attempt)
 
     summarising = Summarising(place, request, asked.start.instructions, plan.cap, _live_prefix(instance))
-    return await instance.seams.summarise(summarising, own)
+    return await instance.hooks.summarise(summarising, own)
 
 
 def _live_prefix(instance: Instance) -> tuple[Message, ...]:
     """Give the prefix of this instance; before it was composed, the recorded one."""
-    header = instance.ledger.folds.horizon.header
+    header = instance.session_log.folds.request_state.header
     recorded = None if header is None else header.message_prefix
     return (recorded if instance.prefix is None else instance.prefix) or ()
 
 
 async def _ask(instance: Instance, place: HookContext, request: Request, attempt: int) -> Summary:
-    config, ledger = request.header.config, instance.ledger
+    config, session_log = request.header.config, instance.session_log
     dialect = dialect_named(config.dialect)
     body = dialect.encode(request, {})
-    digest, turn = sha256(body).hexdigest(), ledger.folds.work.turn
+    digest, turn = sha256(body).hexdigest(), session_log.folds.work.turn
     sent = RequestSent("summary", attempt, dialect.encoder, len(body), digest, request_sha256(request), turn)
-    ledger.append(Draft(sent))
-    await ledger.flush()  # fail closed: what is not durable is not sent
+    session_log.append(Draft(sent))
+    await session_log.flush()  # fail closed: what is not durable is not sent
     chunks: list[Chunk] = []
-    with while_durable(ledger):
+    with while_durable(session_log):
         async with aclosing(replying(instance, Outgoing(place, request, body))) as reply:
             async for chunk in reply:
                 chunks.append(chunk)
@@ -177,17 +177,17 @@ async def _ask(instance: Instance, place: HookContext, request: Request, attempt
 
 
 def _land(instance: Instance, job: CompactionJob, plan: Plan, summary: Summary) -> CompactionOutcome:
-    ledger, region = instance.ledger, plan.region
-    asked = ledger.folds.horizon.compaction
-    if asked is None or not _is_untouched(ledger.folds.horizon.surface, asked):
+    session_log, region = instance.session_log, plan.region
+    asked = session_log.folds.request_state.compaction
+    if asked is None or not _is_untouched(session_log.folds.request_state.surface, asked):
         raise CompactionError("The history changed while it was summed up; nothing was replaced.")
     content = text_content(replacement(summary.text))
     price = job.price(Message("user", content))
     check_shrinks(price, region.tokens)
     seqs = [node.seq for node in region_nodes(asked)]
     ranges = ranges_of(seqs)
-    said = ledger.handle.tail + 1
-    _, message, _ = ledger.append(
+    said = session_log.handle.tail + 1
+    _, message, _ = session_log.append(
         Draft(CompactSummary(summary.text, ranges, region.tokens, summary.model, plan.cap, summary.usage)),
         Draft(
             UserMessage(content, COMPACTION),

@@ -19,15 +19,15 @@ from refold_protocol.session.messages import EpochHeader, Message
 from refold_server.compaction.compaction_plan import CompactionError, Plan, instructions
 from refold_server.loop.compaction_pressure import (
     Aim,
-    Gauge,
+    WindowUsage,
     cuts_behind,
     cuts_in,
-    gauge_of,
     is_brimful,
     is_enough,
     plan_of,
     summary_config,
     why_no_plan,
+    window_usage,
     worthwhile,
 )
 from refold_server.loop.compaction_run import CompactionJob, CompactionOutcome, compact
@@ -40,7 +40,7 @@ MOST_IN_A_ROW: Final = 4
 _log = logging.getLogger(__name__)
 
 
-class Room:
+class CompactionTrigger:
     """What one turn does for room. Knows what was tried in it: a compaction that failed is not tried at each step."""
 
     def __init__(self, instance: Instance) -> None:
@@ -48,7 +48,7 @@ class Room:
         self._failed = False
         self._overflowed: str | None = None
 
-    async def make(self, place: HookContext, offered: Assembled, prefix: tuple[Message, ...]) -> None:
+    async def compact_if_needed(self, place: HookContext, offered: Assembled, prefix: tuple[Message, ...]) -> None:
         """Compact the history while the next request, with what is offered beside it, would reach the threshold. Raises
         LogError alone: a history that could not be compacted is sent whole."""
         for _ in range(MOST_IN_A_ROW):
@@ -65,12 +65,12 @@ class Room:
         """End a step whose request did not fit, and compact the history once. Raises the error that ends the turn where that
         does not help, with the numbers; LogError."""
         instance = self._instance
-        if self._overflowed is not None or partial_reply(instance.ledger.folds.work) is not None:
+        if self._overflowed is not None or partial_reply(instance.session_log.folds.work) is not None:
             raise _overflow(error, self._overflowed)
         try:
-            gauge = await gauge_of(instance, named=True)
-            if gauge is not None and gauge.policy.auto:
-                self._overflowed = await self._after_refusal(place, gauge)
+            usage = await window_usage(instance, named=True)
+            if usage is not None and usage.policy.auto:
+                self._overflowed = await self._after_refusal(place, usage)
         except LogError:
             raise
         except RefoldError as failure:  # also a summary's own overflow: the figures to be told are those of the step's request
@@ -78,23 +78,23 @@ class Room:
         if self._overflowed is None:
             raise _overflow(error, None)
 
-    async def _after_refusal(self, place: HookContext, gauge: Gauge) -> str:
+    async def _after_refusal(self, place: HookContext, usage: WindowUsage) -> str:
         """End the step, make room once, and give what will be said if that was not enough."""
-        instance, aim = self._instance, Aim("overflow", gauge.bounds.retain, refused=True)
-        cuts = cuts_in(instance, gauge, aim)
-        plan = None if cuts else worthwhile(instance, gauge, aim)
+        instance, aim = self._instance, Aim("overflow", usage.bounds.retain, refused=True)
+        cuts = cuts_in(instance, usage, aim)
+        plan = None if cuts else worthwhile(instance, usage, aim)
         if plan is None:
-            cuts = cuts or cuts_in(instance, gauge, aim, everywhere=True)
+            cuts = cuts or cuts_in(instance, usage, aim, everywhere=True)
         else:
-            cuts = cuts_behind(instance, gauge, aim, plan)
-            plan = None if cuts and is_enough(cuts, gauge, aim) else plan
+            cuts = cuts_behind(instance, usage, aim, plan)
+            plan = None if cuts and is_enough(cuts, usage, aim) else plan
         if plan is None and not cuts:
             raise CompactionError("there is nothing in it that could be summed up or cut.")
-        instance.ledger.append(Draft(StepEnd(place.turn, place.step, "overflow")), *(cut.draft for cut in cuts))
+        instance.session_log.append(Draft(StepEnd(place.turn, place.step, "overflow")), *(cut.draft for cut in cuts))
         if plan is None:
             saved = sum(cut.saved for cut in cuts)
             return f"Tool results were cut once in this turn ({saved:,} tokens by estimate), and it still does not fit."
-        landed = await _run(instance, place, gauge, plan, aim)
+        landed = await _run(instance, place, usage, plan, aim)
         saved = f"{landed.shadowed:,} tokens of it became {landed.tokens:,} by estimate"
         return f"The history was compacted once in this turn ({saved}), and it still does not fit."
 
@@ -104,20 +104,20 @@ class Room:
         instance = self._instance
         config = instance.next_config()
         tools = instance.next_tools(offered.tools, config)
-        gauge = await gauge_of(instance, EpochHeader(config, offered.system, tools, prefix))
-        if gauge is None or not gauge.policy.auto or gauge.pressure.tokens < gauge.bounds.threshold:
+        usage = await window_usage(instance, EpochHeader(config, offered.system, tools, prefix))
+        if usage is None or not usage.policy.auto or usage.pressure.tokens < usage.bounds.threshold:
             return False
-        aim = Aim("pressure", gauge.bounds.retain)
-        cuts = cuts_in(instance, gauge, aim)
-        plan = None if cuts else worthwhile(instance, gauge, aim)
+        aim = Aim("pressure", usage.bounds.retain)
+        cuts = cuts_in(instance, usage, aim)
+        plan = None if cuts else worthwhile(instance, usage, aim)
         if plan is not None:
-            cuts = cuts_behind(instance, gauge, aim, plan)
+            cuts = cuts_behind(instance, usage, aim, plan)
             if not cuts:
-                await _run(instance, place, gauge, plan, aim)
+                await _run(instance, place, usage, plan, aim)
                 return True
-        elif not cuts and is_brimful(gauge, aim):  # else what the model has not read yet would be cut from every result
-            cuts = cuts_in(instance, gauge, aim, everywhere=True)
-        instance.ledger.append(*(cut.draft for cut in cuts))
+        elif not cuts and is_brimful(usage, aim):  # else what the model has not read yet would be cut from every result
+            cuts = cuts_in(instance, usage, aim, everywhere=True)
+        instance.session_log.append(*(cut.draft for cut in cuts))
         return bool(cuts)
 
 
@@ -127,30 +127,32 @@ async def compact_now(
     """Compact all of the history, because somebody asked for it; `begin` is called once it is known that there is something
     to do, before anything is recorded. Raises TokenMeterError, CompactionError, ProviderError with the history unchanged,
     LogError."""
-    horizon = instance.ledger.folds.horizon
-    gauge = None if horizon.header is None and not horizon.surface.nodes else await gauge_of(instance, named=True)
-    if gauge is None:
+    request_state = instance.session_log.folds.request_state
+    usage = (
+        None if request_state.header is None and not request_state.surface.nodes else await window_usage(instance, named=True)
+    )
+    if usage is None:
         raise CompactionError("Nothing was said in this session yet, so there is nothing to sum up.")
     aim = Aim("user", 0, wishes)
-    plan = plan_of(instance, gauge, aim)
+    plan = plan_of(instance, usage, aim)
     if plan is None:
-        raise CompactionError(why_no_plan(instance, gauge, aim))
+        raise CompactionError(why_no_plan(instance, usage, aim))
     begin()
-    return await _run(instance, place, gauge, plan, aim)
+    return await _run(instance, place, usage, plan, aim)
 
 
-async def _run(instance: Instance, place: HookContext, gauge: Gauge, plan: Plan, aim: Aim) -> CompactionOutcome:
+async def _run(instance: Instance, place: HookContext, usage: WindowUsage, plan: Plan, aim: Aim) -> CompactionOutcome:
     def smaller(most: int) -> Plan | None:
-        return plan_of(instance, gauge, aim, most)
+        return plan_of(instance, usage, aim, most)
 
-    config = summary_config(instance, gauge)
+    config = summary_config(instance, usage)
     job = CompactionJob(
         aim.trigger,
         instructions(aim.wishes),
         lambda cap: replace(config, max_tokens=cap, stop=None),  # a text that ends replies may stand in a summary
-        gauge.meter.estimate_message,
+        usage.meter.estimate_message,
         smaller,
-        gauge.policy.attempts,
+        usage.policy.attempts,
     )
     return await compact(instance, place, job, plan)
 

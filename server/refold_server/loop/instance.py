@@ -13,7 +13,7 @@ from refold_protocol.dialects.dialect import BodyEncoder
 from refold_protocol.dialects.dialect_table import dialect_named
 from refold_protocol.errors import RefoldError
 from refold_protocol.ids import CallId
-from refold_protocol.session.append_only_list import Tape
+from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.events import ClientInfo, Draft, Event, InstanceStart, PluginFailed, SessionSettings
 from refold_protocol.session.header import canonical_header
 from refold_protocol.session.messages import CallConfig, EpochHeader, Message, ToolSchema
@@ -22,10 +22,10 @@ from refold_server.compaction.result_cuts import readable
 from refold_server.config import CompactionConfig, Mode
 from refold_server.loop.approvals import Approvals
 from refold_server.plugins.hook_runner import PluginFailure
-from refold_server.plugins.session_hooks import Composition, Seams
+from refold_server.plugins.session_hooks import Composition, SessionHooks
 from refold_server.providers.provider_registry import Provider
 from refold_server.requests.live_check import CheckMode, LiveCheck
-from refold_server.requests.session_log import Ledger, LoggedResults
+from refold_server.requests.session_log import LoggedResults, SessionLog
 from refold_server.requests.session_meters import ModelTokenMeter
 from refold_server.tools.tool import PastResults
 from refold_server.tools.tool_runner import Proposed, ToolAnswer
@@ -92,29 +92,31 @@ class Instance:
     """One loop instance. `composition` is None until its prefix was composed; `anchored` tells whether its header snapshot is
     written."""
 
-    def __init__(self, ledger: Ledger, host: Host, seams: Seams, system: str, client: ClientInfo | None = None) -> None:
-        self.ledger = ledger
+    def __init__(
+        self, session_log: SessionLog, host: Host, hooks: SessionHooks, system: str, client: ClientInfo | None = None
+    ) -> None:
+        self.session_log = session_log
         self.host = host
-        self.seams = seams
+        self.hooks = hooks
         self.system = system
         self.composition: Composition | None = None
         self.anchored = False
-        self.approvals = Approvals(ledger)
+        self.approvals = Approvals(session_log)
         self.digest = RequestDigest()
-        self.live_check = LiveCheck(ledger.handle, host.live_checks())
+        self.live_check = LiveCheck(session_log.handle, host.live_checks())
         self._client = client
-        self._number = ledger.folds.work.instance + 1
-        self._fresh = ledger.handle.tail < 0
+        self._number = session_log.folds.work.instance + 1
+        self._fresh = session_log.handle.tail < 0
         self._tools: tuple[ToolSchema, ...] | None = None
         self._generation = 0
         self._settings_used: SessionSettings | None = None
         self._encoder: BodyEncoder | None = None
         self._dialect: str | None = None
-        host.attach(LoggedResults(ledger, self._readable))
-        seams.report = self._record_failure
-        if seams.observes:
-            ledger.handle.observe(self._observed)
-            ledger.handle.watch_durable(seams.flushed)
+        host.attach(LoggedResults(session_log, self._readable))
+        hooks.report = self._record_failure
+        if hooks.observes:
+            session_log.handle.observe(self._observed)
+            session_log.handle.watch_durable(hooks.flushed)
 
     @property
     def prefix(self) -> tuple[Message, ...] | None:
@@ -128,9 +130,9 @@ class Instance:
 
     def opening(self) -> tuple[Draft, ...]:
         """Give what must stand before this instance's first own event: its start, once."""
-        if self.ledger.folds.work.instance >= self._number:
+        if self.session_log.folds.work.instance >= self._number:
             return ()
-        reason = "new" if self._fresh else "fork" if self.ledger.inherited else "resume"
+        reason = "new" if self._fresh else "fork" if self.session_log.inherited else "resume"
         return (Draft(InstanceStart(self._number, reason, self._client)),)
 
     async def offered_tools(self) -> tuple[ToolSchema, ...]:
@@ -147,14 +149,16 @@ class Instance:
         make it be paid again.
         """
         self._tools = self.next_tools(offered, config)
-        self._generation = self.ledger.folds.horizon.surface.replace_generation
+        self._generation = self.session_log.folds.request_state.surface.replace_generation
         return self._tools
 
     def next_tools(self, offered: tuple[ToolSchema, ...], config: CallConfig) -> tuple[ToolSchema, ...]:
         """Give the tools that the next request would have, without deciding it."""
-        horizon = self.ledger.folds.horizon
-        before = None if horizon.header is None else (horizon.header.config.provider, horizon.header.config.model)
-        breaks = before != (config.provider, config.model) or horizon.surface.replace_generation != self._generation
+        request_state = self.session_log.folds.request_state
+        before = (
+            None if request_state.header is None else (request_state.header.config.provider, request_state.header.config.model)
+        )
+        breaks = before != (config.provider, config.model) or request_state.surface.replace_generation != self._generation
         return self._in_order(offered) if self._tools is None or breaks else self._tools
 
     def thaw_tools(self) -> None:
@@ -165,13 +169,13 @@ class Instance:
         """Give the call config before `agent/request`: resolved anew for the first call of an instance and after the
         settings changed, else the recorded one."""
         config = self.next_config()
-        self._settings_used = self.ledger.folds.settings
+        self._settings_used = self.session_log.folds.settings
         return config
 
     def next_config(self) -> CallConfig:
         """Give the call config that the next request begins with, without beginning it."""
-        settings = self.ledger.folds.settings
-        header = self.ledger.folds.horizon.header
+        settings = self.session_log.folds.settings
+        header = self.session_log.folds.request_state.header
         if header is None or not self.anchored or settings != self._settings_used:
             return self.host.call_config(settings)
         return header.config
@@ -182,7 +186,7 @@ class Instance:
         dialect = dialect_named(config.dialect)
         if config.extra is not None:
             dialect.check_extra(config.extra)
-        dialect.encode(Request(canonical_header(EpochHeader(config)), Tape()), {})
+        dialect.encode(Request(canonical_header(EpochHeader(config)), AppendOnlyList()), {})
 
     def encoder(self, dialect: str) -> BodyEncoder:
         """Give the encoder of a dialect, with the fragments that it has encoded already."""
@@ -200,16 +204,16 @@ class Instance:
         return readable(text, meter)
 
     def _in_order(self, tools: tuple[ToolSchema, ...]) -> tuple[ToolSchema, ...]:
-        header = self.ledger.folds.horizon.header
+        header = self.session_log.folds.request_state.header
         before = () if header is None or header.tools is None else header.tools
         now = {tool.name: tool for tool in tools}
         kept = tuple(now.pop(tool.name, tool) for tool in before)
         return (*kept, *now.values())
 
     def _record_failure(self, failure: PluginFailure) -> None:
-        work = self.ledger.folds.work
-        self.ledger.append(Draft(PluginFailed(failure.plugin, failure.hook, failure.message, work.turn, work.step)))
+        work = self.session_log.folds.work
+        self.session_log.append(Draft(PluginFailed(failure.plugin, failure.hook, failure.message, work.turn, work.step)))
 
     def _observed(self, events: Sequence[Event]) -> None:
         for event in events:
-            self.seams.observe(event)
+            self.hooks.observe(event)

@@ -15,7 +15,7 @@ from refold_protocol.errors import InvariantError, LogBusyError, LogError, Plugi
 from refold_protocol.session.messages import Chunk
 from refold_server.loop.instance import Instance
 from refold_server.plugins.hook_table import Outgoing
-from refold_server.requests.session_log import Ledger
+from refold_server.requests.session_log import SessionLog
 from refold_storage.pending_writes import same_error
 
 
@@ -26,7 +26,7 @@ async def replying(instance: Instance, outgoing: Outgoing) -> AsyncGenerator[Chu
     """
     sending = _Sending(instance, outgoing)
     try:
-        async with aclosing(instance.seams.stream(outgoing, sending.send)) as chunks:
+        async with aclosing(instance.hooks.stream(outgoing, sending.send)) as chunks:
             async for chunk in chunks:
                 if sending.refused is not None:
                     break
@@ -39,7 +39,7 @@ async def replying(instance: Instance, outgoing: Outgoing) -> AsyncGenerator[Chu
 
 
 @contextmanager
-def while_durable(ledger: Ledger) -> Generator[None]:
+def while_durable(session_log: SessionLog) -> Generator[None]:
     """Run a block until a commit fails: what a provider says from then on could not be kept. Raises that LogError."""
     scope, stalled = anyio.CancelScope(), list[LogError]()
 
@@ -48,8 +48,8 @@ def while_durable(ledger: Ledger) -> Generator[None]:
             stalled.append(trouble)
             scope.cancel()
 
-    ledger.refuse_stalled()
-    stop = ledger.handle.watch_trouble(stall)
+    session_log.refuse_stalled()
+    stop = session_log.handle.watch_trouble(stall)
     try:
         with scope:
             yield
@@ -63,8 +63,8 @@ class _Sending:
     def __init__(self, instance: Instance, outgoing: Outgoing) -> None:
         self.refused: InvariantError | None = None
         self._check = instance.live_check
-        horizon = instance.ledger.folds.horizon
-        self._due = horizon.compaction is not None or instance.live_check.is_due(horizon)
+        request_state = instance.session_log.folds.request_state
+        self._due = request_state.compaction is not None or instance.live_check.is_due(request_state)
         self._provider = instance.host.provider(outgoing.request.header.config.provider)
         self._request, self._body = outgoing.request, outgoing.body
 

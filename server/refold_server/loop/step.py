@@ -17,7 +17,7 @@ from refold_protocol.session.events import AssistantChunk, AssistantMessage, Dra
 from refold_protocol.session.header import canonical_header, header_draft
 from refold_protocol.session.messages import Block, EpochHeader, Message, ToolCallBlock
 from refold_protocol.session.request import Request, request_of
-from refold_server.loop.compaction_trigger import Room
+from refold_server.loop.compaction_trigger import CompactionTrigger
 from refold_server.loop.instance import Instance
 from refold_server.loop.model_call import replying, while_durable
 from refold_server.loop.tool_calls import run_calls
@@ -34,20 +34,20 @@ class StepDone(Struct, frozen=True, gc=False):
     stopped: Stop | None = None
 
 
-async def run_step(instance: Instance, room: Room, turn: int, step: int) -> StepDone:
+async def run_step(instance: Instance, trigger: CompactionTrigger, turn: int, step: int) -> StepDone:
     """Run step `turn`.`step` to its `step/end`. Raises ProviderError and LogError with the step still open."""
-    ledger, seams = instance.ledger, instance.seams
-    place = seams.place(turn, step)
-    seams.tell_failed_observers()
-    join_before_step(ledger, turn)
-    offered = await seams.assemble(place, instance.system, await instance.offered_tools())
+    session_log, hooks = instance.session_log, instance.hooks
+    place = hooks.place(turn, step)
+    hooks.tell_failed_observers()
+    join_before_step(session_log, turn)
+    offered = await hooks.assemble(place, instance.system, await instance.offered_tools())
     prefix = await _prefix(instance, place)
-    context = await seams.pre_step(place, offered, prefix)
-    join_before_step(ledger, turn)  # what arrived meanwhile belongs to this request as well
-    ledger.append(*(Draft(message, surface_op="append") for message in context))
-    await room.make(place, offered, prefix)
-    join_before_step(ledger, turn)
-    ledger.append(Draft(StepStart(turn, step)))
+    context = await hooks.pre_step(place, offered, prefix)
+    join_before_step(session_log, turn)  # what arrived meanwhile belongs to this request as well
+    session_log.append(*(Draft(message, surface_op="append") for message in context))
+    await trigger.compact_if_needed(place, offered, prefix)
+    join_before_step(session_log, turn)
+    session_log.append(Draft(StepStart(turn, step)))
     request = await _record_header(instance, place, offered)
     body = await _record_request(instance, request, turn, step)
     await _stream(instance, Outgoing(place, request, body), turn, step)
@@ -57,20 +57,20 @@ async def run_step(instance: Instance, room: Room, turn: int, step: int) -> Step
     calls = tuple(block for block in message.content if isinstance(block, ToolCallBlock))
     if calls:
         await run_calls(instance, place, calls)
-    ledger.append(Draft(StepEnd(turn, step)))
+    session_log.append(Draft(StepEnd(turn, step)))
     return await _ended(instance, place, capped=message.finish == "length", called=bool(calls))
 
 
 async def _prefix(instance: Instance, place: HookContext) -> tuple[Message, ...]:
     if instance.composition is None:
-        instance.composition = await instance.seams.session_prefix(place)  # a cancelled one does not get here, see `attempt`
+        instance.composition = await instance.hooks.session_prefix(place)  # a cancelled one does not get here, see `attempt`
     return instance.composition.messages
 
 
 async def _ended(instance: Instance, place: HookContext, *, capped: bool, called: bool) -> StepDone:
-    steered = bool(waiting(instance.ledger, ("steer",)))
-    verdict = await instance.seams.turn_stop(place, called or steered)
-    instance.ledger.append(*(Draft(message, surface_op="append") for message in verdict.context))
+    steered = bool(waiting(instance.session_log, ("steer",)))
+    verdict = await instance.hooks.turn_stop(place, called or steered)
+    instance.session_log.append(*(Draft(message, surface_op="append") for message in verdict.context))
     return StepDone(capped, verdict.goes_on, verdict.stopped)
 
 
@@ -84,21 +84,21 @@ _REFUSALS = {
 
 
 async def _record_header(instance: Instance, place: HookContext, offered: Assembled) -> Request:
-    ledger = instance.ledger
-    config = await instance.seams.request(place, instance.config_seed(), instance.check_config)
+    session_log = instance.session_log
+    config = await instance.hooks.request(place, instance.config_seed(), instance.check_config)
     tools = instance.frozen_tools(offered.tools, config)
     wanted = canonical_header(EpochHeader(config, offered.system, tools, instance.prefix))
-    draft = header_draft(ledger.folds.horizon.header, wanted, anchored=instance.anchored)
+    draft = header_draft(session_log.folds.request_state.header, wanted, anchored=instance.anchored)
     if draft is not None:
-        ledger.append(draft)
+        session_log.append(draft)
     instance.anchored = True
-    return request_of(ledger.folds.horizon)
+    return request_of(session_log.folds.request_state)
 
 
 async def _record_request(instance: Instance, request: Request, turn: int, step: int) -> bytes:
     dialect = dialect_named(request.header.config.dialect)
     body = instance.encoder(request.header.config.dialect).encode(request, {})
-    instance.ledger.append(
+    instance.session_log.append(
         Draft(
             RequestSent(
                 "step",
@@ -112,37 +112,37 @@ async def _record_request(instance: Instance, request: Request, turn: int, step:
             )
         )
     )
-    await instance.ledger.flush()  # fail closed: what is not durable is not sent
+    await instance.session_log.flush()  # fail closed: what is not durable is not sent
     return body.data
 
 
 async def _stream(instance: Instance, outgoing: Outgoing, turn: int, step: int) -> None:
     """Record the reply as it comes. Raises LogError as soon as a commit fails."""
-    ledger = instance.ledger
-    with while_durable(ledger):
+    session_log = instance.session_log
+    with while_durable(session_log):
         async with aclosing(replying(instance, outgoing)) as chunks:
             async for chunk in chunks:
-                ledger.append(Draft(AssistantChunk(turn, step, 1, chunk)))
+                session_log.append(Draft(AssistantChunk(turn, step, 1, chunk)))
 
 
 def _record_reply(instance: Instance, turn: int, step: int) -> AssistantMessage:
-    ledger = instance.ledger
-    stream = ledger.folds.work.stream
+    session_log = instance.session_log
+    stream = session_log.folds.work.stream
     reply = assemble(stream.chunks)
     if reply.finish is None:
         raise ProviderError("provider.badStream", "The provider's answer ended without saying that it is complete. Try again.")
-    config = request_of(ledger.folds.horizon).header.config
+    config = request_of(session_log.folds.request_state).header.config
     content = reply.content if _may_call(reply.finish, reply.content) else without_calls(reply.content)
     message = AssistantMessage(
         turn,
         step,
-        with_call_ids(content, turn, step, ledger.is_used),
+        with_call_ids(content, turn, step, session_log.is_used),
         config.provider,
         config.model,
         reply.finish,
         usage=reply.usage,
     )
-    ledger.append(Draft(message, surface_op="append", sources=stream.ranges))
+    session_log.append(Draft(message, surface_op="append", sources=stream.ranges))
     return message
 
 

@@ -55,14 +55,14 @@ async def run_calls(instance: Instance, place: HookContext, calls: tuple[ToolCal
     """Run all calls of a reply and record their results, then the context that seams added. Raises LogError."""
     context: list[ContextMessage] = []
     for group in _groups(instance, calls):
-        started = instance.ledger.append(
+        started = instance.session_log.append(
             *(Draft(ToolCall(place.turn, place.step, CallId(call.id), call.name, call.arguments)) for call in group)
         )
-        await instance.ledger.flush()  # fail closed: a tool whose call is not durable does not run
+        await instance.session_log.flush()  # fail closed: a tool whose call is not durable does not run
         seqs = [event.seq for event in started]
         context.extend(await _run_group(instance, place, group, seqs))
     if context:
-        instance.ledger.append(*(Draft(message, surface_op="append") for message in context))
+        instance.session_log.append(*(Draft(message, surface_op="append") for message in context))
 
 
 def _groups(instance: Instance, calls: tuple[ToolCallBlock, ...]) -> Iterator[tuple[ToolCallBlock, ...]]:
@@ -92,7 +92,7 @@ async def _run_group(
         done[number] = await _run_one(instance, place, call)
         while recorded in done:
             executed = done[recorded]
-            instance.ledger.append(_result(place, group[recorded].id, seqs[recorded], executed.answer))
+            instance.session_log.append(_result(place, group[recorded].id, seqs[recorded], executed.answer))
             context.extend(executed.context)
             recorded += 1
 
@@ -113,7 +113,7 @@ def _record_known(
 ) -> None:
     """Record the answers that are there behind a call which has none, and that it has none."""
     drafts: list[Draft] = []
-    waiting = {call.id: call for call in instance.ledger.folds.work.calls}
+    waiting = {call.id: call for call in instance.session_log.folds.work.calls}
     for number in range(recorded, max(done, default=-1) + 1):
         call = waiting[CallId(group[number].id)]
         assert call.started is not None  # every call of a group is recorded before the first of it runs
@@ -122,29 +122,29 @@ def _record_known(
         else:
             read_only = instance.host.is_read_only(call.name)
             drafts.extend(unanswered(place.turn, place.step, call, read_only=read_only))
-    instance.ledger.append(*drafts, closing=True)
+    instance.session_log.append(*drafts, closing=True)
 
 
 async def _run_one(instance: Instance, place: HookContext, block: ToolCallBlock) -> Executed:
-    seams, host = instance.seams, instance.host
+    hooks, host = instance.hooks, instance.host
     call = Call(place, CallId(block.id), block.name, block.arguments, host.is_read_only(block.name))
-    denied = await seams.pre_execute(call)
+    denied = await hooks.pre_execute(call)
     answer = await _answer(instance, call) if denied is None else _denied(denied)
-    return await seams.post_execute(call, answer)
+    return await hooks.post_execute(call, answer)
 
 
 async def _answer(instance: Instance, call: Call) -> ToolAnswer:
     """Run a call that a person may have to allow first: exactly what they were shown, or nothing."""
-    host, seams = instance.host, instance.seams
+    host, hooks = instance.host, instance.hooks
     proposed = await host.propose(call.id, call.name, call.arguments)
     if isinstance(proposed, ToolAnswer):
         return proposed
-    instance.ledger.refuse_stalled()
+    instance.session_log.refuse_stalled()
     if proposed is None:
-        return await seams.execute(call, lambda: host.run_tool(call.id, call.name, call.arguments))
-    mode = host.permission_mode(instance.ledger.folds.settings)
+        return await hooks.execute(call, lambda: host.run_tool(call.id, call.name, call.arguments))
+    mode = host.permission_mode(instance.session_log.folds.settings)
     verdict = await instance.approvals.verdict(call, proposed.subject, mode, host.approval_limit_s())
-    return await seams.execute(call, proposed.run) if verdict.allowed else _denied(verdict.reason)
+    return await hooks.execute(call, proposed.run) if verdict.allowed else _denied(verdict.reason)
 
 
 def _denied(reason: str) -> ToolAnswer:

@@ -30,7 +30,7 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.messages import Source
 from refold_protocol.session.session_state import PendingInput
-from refold_server.loop.compaction_trigger import Room
+from refold_server.loop.compaction_trigger import CompactionTrigger
 from refold_server.loop.instance import Instance
 from refold_server.loop.step import StepDone, run_step
 from refold_server.loop.tool_calls import unanswered
@@ -66,9 +66,9 @@ _log = logging.getLogger(__name__)
 
 async def run_turn(instance: Instance, given: PendingInput, control: TurnControl) -> TurnEndReason:
     """Run one turn for a pending input and give how it ended. Raises LogError when the end could not be made durable."""
-    ledger = instance.ledger
-    turn = ledger.folds.work.last_turn + 1
-    ledger.append(Draft(TurnStart(turn, Trigger("message", given.source, given.input))))
+    session_log = instance.session_log
+    turn = session_log.folds.work.last_turn + 1
+    session_log.append(Draft(TurnStart(turn, Trigger("message", given.source, given.input))))
     trouble: LogError | None = None
     reason = aborted(AbortCause("disposed"))
     try:
@@ -77,27 +77,29 @@ async def run_turn(instance: Instance, given: PendingInput, control: TurnControl
         if control.scope.cancelled_caught:
             reason = aborted(control.cause or AbortCause("disposed"))
     except LogError as error:  # the log is the turn's ground: end it, and tell the caller after the end was tried
-        trouble, reason = error, failed(TurnError(error.error_kind, error.message, ledger.folds.work.step))
+        trouble, reason = error, failed(TurnError(error.error_kind, error.message, session_log.folds.work.step))
     except RefoldError as error:
         reason = failed(_turn_error(instance, error))
     except Exception as error:  # noqa: BLE001 - a bug in a seam or here must not lose the turn's end; it is told as one
         _log.exception("turn %d failed", turn)
-        reason = failed(TurnError("invariant", f"A bug in refold: {type(error).__name__}: {error}", ledger.folds.work.step))
+        reason = failed(
+            TurnError("invariant", f"A bug in refold: {type(error).__name__}: {error}", session_log.folds.work.step)
+        )
     finally:
         with anyio.CancelScope(shield=True, deadline=anyio.current_time() + END_SECONDS):
             _close(instance, given, turn, reason)
-            await ledger.flush()
+            await session_log.flush()
     if trouble is not None:
         raise trouble
     return reason
 
 
 async def _body(instance: Instance, given: PendingInput, control: TurnControl, turn: int) -> TurnEndReason:
-    submitted = await instance.seams.prompt_submit(instance.seams.place(turn), given.content, given.source)
+    submitted = await instance.hooks.prompt_submit(instance.hooks.place(turn), given.content, given.source)
     if submitted.blocked is not None:
-        instance.ledger.append(Draft(InputSettled(given.input, "blocked", submitted.blocked)))
+        instance.session_log.append(Draft(InputSettled(given.input, "blocked", submitted.blocked)))
         return blocked(submitted.blocked)
-    instance.ledger.append(
+    instance.session_log.append(
         Draft(UserMessage(submitted.content, given.source, given.input), surface_op="append"),
         *(Draft(message, surface_op="append") for message in submitted.context),
     )
@@ -105,13 +107,13 @@ async def _body(instance: Instance, given: PendingInput, control: TurnControl, t
 
 
 async def _steps(instance: Instance, control: TurnControl, turn: int) -> TurnEndReason:
-    limit = instance.host.step_limit(instance.ledger.folds.settings)
-    room = Room(instance)
+    limit = instance.host.step_limit(instance.session_log.folds.settings)
+    trigger = CompactionTrigger(instance)
     capped = False
     step = 0
     while True:
         step += 1
-        done = await _step(instance, room, turn, step)
+        done = await _step(instance, trigger, turn, step)
         capped = capped or done.capped
         if done.stopped is not None:
             return _stopped(done.stopped)
@@ -129,18 +131,18 @@ def _stopped(stop: Stop) -> TurnEndReason:
     return TurnEndReason(stop.kind, reason=stop.reason, payload=stop.payload)
 
 
-async def _step(instance: Instance, room: Room, turn: int, step: int) -> StepDone:
+async def _step(instance: Instance, trigger: CompactionTrigger, turn: int, step: int) -> StepDone:
     try:
-        return await run_step(instance, room, turn, step)
+        return await run_step(instance, trigger, turn, step)
     except ProviderError as error:
         if error.error_kind != "provider.contextOverflow":
             raise
-        await room.after_overflow(instance.seams.place(turn, step), error)
+        await trigger.after_overflow(instance.hooks.place(turn, step), error)
     return StepDone(False, True)
 
 
 def _turn_error(instance: Instance, error: RefoldError) -> TurnError:
-    step = instance.ledger.folds.work.step
+    step = instance.session_log.folds.work.step
     if isinstance(error, ProviderError):
         return TurnError(error.error_kind, error.message, step, error.status, error.retry_after_ms, error.request_id)
     return TurnError(error.error_kind, error.message, step)
@@ -148,12 +150,12 @@ def _turn_error(instance: Instance, error: RefoldError) -> TurnError:
 
 def _close(instance: Instance, given: PendingInput, turn: int, reason: TurnEndReason) -> None:
     """Append, in one batch, all that still stands open, then the turn's end."""
-    ledger = instance.ledger
+    session_log = instance.session_log
     try:
-        instance.seams.tell_failed_observers()
+        instance.hooks.tell_failed_observers()
     except LogError as error:  # no room for that any more; the turn's end still has some
         _log.error("turn %d: %s", turn, error.message)
-    work = ledger.folds.work
+    work = session_log.folds.work
     drafts: list[Draft] = []
     if work.step is not None:
         partial = partial_reply(work)
@@ -163,9 +165,9 @@ def _close(instance: Instance, given: PendingInput, turn: int, reason: TurnEndRe
         for call in work.calls:
             drafts.extend(unanswered(turn, work.step, call, read_only=instance.host.is_read_only(call.name)))
         drafts.append(Draft(StepEnd(turn, work.step, _outcome(reason))))
-    if any(waiting.input == given.input for waiting in ledger.folds.pending):
+    if any(waiting.input == given.input for waiting in session_log.folds.pending):
         drafts.append(Draft(InputSettled(given.input, "aborted", "the turn ended before the prompt joined the history")))
-    ledger.append(*drafts, *joining_context(ledger), Draft(TurnEnd(turn, reason)), closing=True)
+    session_log.append(*drafts, *joining_context(session_log), Draft(TurnEnd(turn, reason)), closing=True)
 
 
 def _outcome(reason: TurnEndReason) -> str:

@@ -233,7 +233,7 @@ class SelectionCommands:
         selection = await self._resolved(command, params)
         session = await self._session(command, params, selection, path)
         selection = await self._resolved(command, params)  # the text as it is now, when the prompt is accepted
-        shown = shown_path(path, session.ledger.handle.record.cwd)
+        shown = shown_path(path, session.session_log.handle.record.cwd)
         given, turn, seq = await session.start(prompt(command, params, selection, shown), self._services.source)
         started = CommandResult(session.id, given.input, turn, seq)
         if params.wait:
@@ -298,7 +298,7 @@ def read_argument(command: str, arguments: tuple[Any, ...]) -> SelectionParams:
 
 def _last_reply(session: Session, after: int, end: Event) -> str:
     text = ""
-    for event in session.ledger.handle.read(after, end.seq):
+    for event in session.session_log.handle.read(after, end.seq):
         if isinstance(event.data, AssistantMessage):
             text = text_of(event.data.content)
     return text

@@ -162,7 +162,7 @@ _log = logging.getLogger(__name__)
 NOWHERE: Final = SessionId("")
 
 
-class Seams:
+class SessionHooks:
     """The seams of one session in the folder `cwd`."""
 
     def __init__(self, plugins: Plugins = NO_PLUGINS, session: SessionId = NOWHERE, cwd: str = "/") -> None:

@@ -32,10 +32,10 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.messages import EpochHeader
 from refold_protocol.session.request import (
-    NOTHING_SEEN,
-    Horizon,
+    NO_REQUESTS,
     Request,
     RequestDigest,
+    RequestState,
     horizon_step,
     request_sha256,
     sent_request_of,
@@ -61,7 +61,7 @@ class _CheckedLog(Struct):
     """What the check read of the log so far, and its own caches of that."""
 
     next: int = 0
-    horizon: Horizon = NOTHING_SEEN
+    request_state: RequestState = NO_REQUESTS
     sent: RequestSent | None = None
     digest: RequestDigest | None = None
     encoder: BodyEncoder | None = None
@@ -79,7 +79,7 @@ class LiveCheck:
         self._header: EpochHeader | None = None
         self._generation = 0
 
-    def is_due(self, loop: Horizon) -> bool:
+    def is_due(self, loop: RequestState) -> bool:
         """Tell whether the next request is to be checked, where nobody touched it. `loop` is the loop's own fold, which says
         only when to look, never what is right. To be called once for each request."""
         first = self._header is None
@@ -97,7 +97,7 @@ class LiveCheck:
         sent = self._read.sent
         if sent is None:
             raise _refusal("there is no `request/sent` in the log")
-        rebuilt = sent_request_of(self._read.horizon, sent)
+        rebuilt = sent_request_of(self._read.request_state, sent)
         expected = self._encoder(rebuilt.header.config.dialect, sent).encode(rebuilt, {})
         if body != expected.data:
             segments = dialect_named(rebuilt.header.config.dialect).segments(rebuilt, {})
@@ -121,7 +121,7 @@ class LiveCheck:
                 if name == _SENT:
                     sent = line
                 else:
-                    read.horizon = horizon_step(read.horizon, decode_event(line))
+                    read.request_state = horizon_step(read.request_state, decode_event(line))
             read.next += len(lines)
             await anyio.lowlevel.checkpoint()
         if sent is not None:

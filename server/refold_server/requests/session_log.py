@@ -81,7 +81,7 @@ UNDURABLE: Final = "it could not be made durable"
 """Why an input was withdrawn whose flush failed."""
 
 
-class Ledger:
+class SessionLog:
     """A write handle and everything that is known of its log. `folds` is as of the accepted tail."""
 
     def __init__(self, handle: Handle, *, read: bool = True) -> None:
@@ -99,13 +99,13 @@ class Ledger:
                 self._index(events)
 
     @classmethod
-    async def opened(cls, handle: Handle) -> Ledger:
+    async def opened(cls, handle: Handle) -> SessionLog:
         """Read the log in slices, so that an event loop stays alive beside a long one."""
-        ledger = cls(handle, read=False)
-        for ledger.folds, events in load_slices(handle, handle.tail):
-            ledger._index(events)
+        session_log = cls(handle, read=False)
+        for session_log.folds, events in load_slices(handle, handle.tail):
+            session_log._index(events)
             await anyio.lowlevel.checkpoint()
-        return ledger
+        return session_log
 
     @property
     def inherited(self) -> bool:
@@ -201,24 +201,24 @@ def _input_of(event: Event) -> InputId | None:
     return event.data.input if isinstance(event.data, InputAccepted) else None
 
 
-def waiting(ledger: Ledger, modes: Container[str]) -> list[PendingInput]:
+def waiting(session_log: SessionLog, modes: Container[str]) -> list[PendingInput]:
     """Give the durable inputs of the running instance that wait in one of `modes`, in the order of acceptance."""
-    opened_at, durable = ledger.opened_at, ledger.handle.durable
-    return [one for one in ledger.folds.pending if one.mode in modes and opened_at < one.seq <= durable]
+    opened_at, durable = session_log.opened_at, session_log.handle.durable
+    return [one for one in session_log.folds.pending if one.mode in modes and opened_at < one.seq <= durable]
 
 
-def join_before_step(ledger: Ledger, turn: int) -> None:
+def join_before_step(session_log: SessionLog, turn: int) -> None:
     """Let what waits join the history before a step of `turn` starts: first steering, then injections."""
     steering = [
         Draft(SteeringMessage(turn, enclosed_content("steering", one.content), one.source, one.input), surface_op="append")
-        for one in waiting(ledger, ("steer",))
+        for one in waiting(session_log, ("steer",))
     ]
-    ledger.append(*steering, *joining_context(ledger))
+    session_log.append(*steering, *joining_context(session_log))
 
 
-def joining_context(ledger: Ledger) -> list[Draft]:
+def joining_context(session_log: SessionLog) -> list[Draft]:
     """Give the drafts by which waiting injections join the history: before a step, or at the end of a turn."""
-    return [as_context(one) for one in waiting(ledger, ("inject",))]
+    return [as_context(one) for one in waiting(session_log, ("inject",))]
 
 
 def as_context(given: PendingInput) -> Draft:
@@ -230,8 +230,8 @@ def as_context(given: PendingInput) -> Draft:
 class LoggedResults:
     """The results of one session; `readable` says how many characters of a text the model may be given at once."""
 
-    def __init__(self, ledger: Ledger, readable: Callable[[str], int]) -> None:
-        self._ledger = ledger
+    def __init__(self, session_log: SessionLog, readable: Callable[[str], int]) -> None:
+        self._ledger = session_log
         self._readable = readable
         self._looked = 0
         self._are_shortened = False
@@ -239,7 +239,7 @@ class LoggedResults:
     @property
     def are_shortened(self) -> bool:
         """Whether the model sees one of them shortened. O(1), but for the first time after a replace."""
-        surface = self._ledger.folds.horizon.surface
+        surface = self._ledger.folds.request_state.surface
         if surface.replace_generation != self._looked:
             self._looked = surface.replace_generation
             shorter = (node for node in surface.nodes if isinstance(node.surface_op, Replace))

@@ -99,7 +99,7 @@ class ModelTokenMeter:
     async def catch_up(self, log: MeteredLog) -> None:
         """Price the nodes that a log has now, letting others have their turn in between."""
         meter = self._of(log)
-        for number, node in enumerate(log.folds.horizon.surface.nodes, 1):
+        for number, node in enumerate(log.folds.request_state.surface.nodes, 1):
             meter.price(node)
             if number % SLICE_NODES == 0:
                 await anyio.lowlevel.checkpoint()

@@ -129,7 +129,7 @@ class ApprovalMethods:
         """approval/answer."""
         session = self._sessions.writable(params.session)
         seq = session.instance.approvals.answer(params.approval, params.outcome, params.scope, self._source)
-        await session.ledger.flush()
+        await session.session_log.flush()
         return SeqResult(seq)
 
 

@@ -24,7 +24,7 @@ from refold_protocol.rpc.params import NoParams, SessionListParams
 from refold_protocol.rpc.schema import schema_of
 from refold_protocol.rpc.wire_errors import WireError, bad_param
 from refold_server.plugins.plugin_registry import plugin_stats
-from refold_server.services import Surroundings
+from refold_server.services import Services
 from refold_server.sessions.session_list import page_of_sessions, read_cursor
 from refold_server.sessions.session_registry import Sessions
 from refold_server.sessions.session_reports import model_rows, provider_rows
@@ -36,7 +36,7 @@ Unsent = Callable[[], tuple[int, int]]
 class CatalogMethods:
     """The requests of one connection that list and tell."""
 
-    def __init__(self, sessions: Sessions, shared: Surroundings, unsent: Unsent) -> None:
+    def __init__(self, sessions: Sessions, shared: Services, unsent: Unsent) -> None:
         self._sessions = sessions
         self._shared = shared
         self._unsent = unsent
@@ -83,9 +83,9 @@ class CatalogMethods:
             LiveHealth(
                 session.id,
                 session.status().status,
-                session.ledger.handle.tail,
-                session.ledger.handle.durable,
-                trouble=None if session.ledger.handle.trouble is None else session.ledger.handle.trouble.message,
+                session.session_log.handle.tail,
+                session.session_log.handle.durable,
+                trouble=None if session.session_log.handle.trouble is None else session.session_log.handle.trouble.message,
             )
             for session in self._sessions
         )

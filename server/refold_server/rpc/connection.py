@@ -385,7 +385,7 @@ class Endpoint:
         self._transport.start(Hooks(inbound.receive, inbound.pump, self._output_closed))
         if self._handover is not None:
             self._watch(self._handover.editor)
-            inbound.take(self._handover.backlog)
+            inbound.take(self._handover.pending_writes)
             if self._handover.ended:
                 inbound.receive(b"")
         return inbound

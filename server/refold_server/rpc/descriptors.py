@@ -104,7 +104,7 @@ class Handover(Struct, frozen=True, gc=False):
     """A connection on its way from the boot to the daemon.
 
     `initialize` holds the params where the boot has answered, `raw_params` the same as they came (the language-server
-    wing reads more of them). `frames` is the reader in the middle of the stream, `backlog` what it gave and nobody
+    wing reads more of them). `frames` is the reader in the middle of the stream, `pending_writes` what it gave and nobody
     treated yet, `ended` says that the stream is over already. `editor` is a descriptor of the process that `initialize`
     named, where that is ours to watch. `arguments` are those of the command line.
     """
@@ -113,7 +113,7 @@ class Handover(Struct, frozen=True, gc=False):
     arguments: tuple[str, ...]
     frames: FrameReader
     lifecycle: Lifecycle
-    backlog: tuple[FrameEvent, ...] = ()
+    pending_writes: tuple[FrameEvent, ...] = ()
     ended: bool = False
     initialize: InitializeParams | None = None
     raw_params: Raw | None = None

@@ -198,4 +198,4 @@ class _Phases:
 
     def _phase(self) -> str | None:
         live = self._sessions.live(self._session)
-        return None if live is None else phase_of(live.ledger.folds.work)
+        return None if live is None else phase_of(live.session_log.folds.work)

@@ -72,23 +72,23 @@ class Progress:
     def follow(self, token: ProgressToken, session: Session, given: InputId, turn: int | None) -> None:
         """Tell the progress of the turn that `given` starts or joins, from where it is now; `turn` is the one that it was
         accepted for, None while it is queued."""
-        ledger = session.ledger
+        session_log = session.session_log
         followed = self._tokens[token] = _TurnProgress(session, given)
-        waits = any(one.input == given for one in ledger.folds.pending)
-        followed.turn = ledger.turn_of_input(given) or (None if waits else turn)
-        if session.closed or (not waits and (followed.turn is None or ledger.turn_end(followed.turn) is not None)):
+        waits = any(one.input == given for one in session_log.folds.pending)
+        followed.turn = session_log.turn_of_input(given) or (None if waits else turn)
+        if session.closed or (not waits and (followed.turn is None or session_log.turn_end(followed.turn) is not None)):
             self.release(token)  # it joined and ended already
             return
         self._tell(token, WorkDone("begin", title="refold", message="turn", cancellable=True))
 
         def look() -> None:
             turn = followed.turn
-            if turn is not None and turn != session.turns.running and ledger.turn_end(turn) is None:
+            if turn is not None and turn != session.turns.running and session_log.turn_end(turn) is None:
                 self._end(token, followed, "failed")  # its end could not be recorded
             elif session.closed:  # what waits begins no turn here any more
                 self._end(token, followed, "closed")
 
-        unobserve, unwatch = ledger.handle.observe(partial(self._seen, token, followed)), session.turns.watch(look)
+        unobserve, unwatch = session_log.handle.observe(partial(self._seen, token, followed)), session.turns.watch(look)
         followed.stop = lambda: (unobserve(), unwatch())
 
     @contextmanager
@@ -103,7 +103,7 @@ class Progress:
                 if isinstance(event.data, RequestSent) and event.data.purpose == "summary":
                     self._tell(token, WorkDone("report", message=f"attempt {event.data.attempt}: waiting for the summary"))
 
-        stop, word = session.ledger.handle.observe(seen), "failed"
+        stop, word = session.session_log.handle.observe(seen), "failed"
         try:
             with scope:
                 yield scope
@@ -138,7 +138,7 @@ class Progress:
                     self._tell(token, WorkDone("report", message="making room: waiting for a summary"))
                 case ToolCall(turn=turn, step=step, name=name) if turn == followed.turn:
                     self._tell(token, WorkDone("report", message=f"step {step}: {name}"))
-                case ApprovalAsked(tool=name) if followed.turn == followed.session.ledger.folds.work.turn:
+                case ApprovalAsked(tool=name) if followed.turn == followed.session.session_log.folds.work.turn:
                     self._tell(token, WorkDone("report", message=f"{name} waits for permission"))
                 case TurnEnd(turn=turn, reason=reason) if turn == followed.turn:
                     self._end(token, followed, reason.kind)

@@ -22,13 +22,13 @@ from refold_server.rpc.progress import Progress
 from refold_server.rpc.proof_methods import ProofMethods
 from refold_server.rpc.session_methods import SessionMethods
 from refold_server.rpc.turn_methods import TurnMethods
-from refold_server.services import Surroundings
+from refold_server.services import Services
 from refold_server.sessions.session_registry import Sessions
 
 
 def routes(
     sessions: Sessions,
-    shared: Surroundings,
+    shared: Services,
     events: EventMethods,
     endpoint: Endpoint,
     asking: ApprovalRequests,

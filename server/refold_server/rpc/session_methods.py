@@ -95,20 +95,20 @@ class SessionMethods:
                     nodes, following = paged(nodes_of(surface), page)
                     return SessionReadResult(nodes=nodes, next=following)
                 case "header":
-                    return SessionReadResult(header=(await self._folds(handle, at)).horizon.header)
+                    return SessionReadResult(header=(await self._folds(handle, at)).request_state.header)
                 case "status":
                     return SessionReadResult(status=outlook_of(handle, at, await self._folds(handle, at), owned=owned)[0])
 
     async def _folds(self, handle: Handle, at: int) -> SessionState:
         """Fold a log up to `at`; for the writer's own tail that is done already."""
         live = self._sessions.live(handle.id)
-        if live is not None and live.ledger.handle is handle and live.ledger.handle.tail == at:
-            return live.ledger.folds
+        if live is not None and live.session_log.handle is handle and live.session_log.handle.tail == at:
+            return live.session_log.folds
         return await load(handle, at)
 
     async def flush(self, params: SessionFlushParams) -> SessionFlushResult:
         """session/flush."""
-        handle = self._sessions.writable(params.session).ledger.handle
+        handle = self._sessions.writable(params.session).session_log.handle
         up_to = None if params.up_to is None else seq_at(handle, params.up_to)
         return SessionFlushResult(await handle.flush(up_to))
 
@@ -173,14 +173,14 @@ def _events(handle: Handle, at: int, page: Page) -> SessionReadResult:
 
 
 def _opened(session: Session) -> SessionOpenResult:
-    handle = session.ledger.handle
+    handle = session.session_log.handle
     return SessionOpenResult(
         session.id,
         handle.tail,
         handle.durable,
         session_info(handle.record),
         session.status(),
-        session.ledger.folds.pending,
+        session.session_log.folds.pending,
         session.instance.number,
         handle.writer,
     )

@@ -30,7 +30,7 @@ class StatusNotices:
 
     def watch(self, session: Session) -> None:
         """Tell this session's status from now on, until its handle is closed."""
-        handle = session.ledger.handle
+        handle = session.session_log.handle
         told = "idle"
         moved = -1
 

@@ -24,7 +24,7 @@ class TroubleNotices:
 
     def watch(self, session: Session) -> None:
         """Tell this session's troubles from now on, until its handle is closed."""
-        handle = session.ledger.handle
+        handle = session.session_log.handle
         told: str | None = None
 
         def look(trouble: LogError | None) -> None:

@@ -32,7 +32,7 @@ from refold_protocol.session.messages import InputBlock, Source, text_content
 from refold_protocol.session.session_state import PendingInput, Status, status_of
 from refold_server.clock import new_input_id
 from refold_server.loop.instance import Instance
-from refold_server.requests.session_log import UNDURABLE, Ledger, as_context, waiting
+from refold_server.requests.session_log import UNDURABLE, SessionLog, as_context, waiting
 from refold_server.sessions.session_settings import PERMISSIONS, PERMISSIONS_NOW, SettingsPatch, check_settings, patched
 from refold_server.sessions.turn_queue import Spawn, Turns
 
@@ -52,17 +52,17 @@ class Session:
     """A session opened for writing. `first` are events that a new session begins with, recorded together with its first
     work and not before."""
 
-    def __init__(self, ledger: Ledger, instance: Instance, spawn: Spawn, first: tuple[Draft, ...] = ()) -> None:
-        self.ledger = ledger
+    def __init__(self, session_log: SessionLog, instance: Instance, spawn: Spawn, first: tuple[Draft, ...] = ()) -> None:
+        self.session_log = session_log
         self.instance = instance
         self.turns = Turns(instance, spawn)
         self._first = first
-        self._untold = [one.input for one in ledger.folds.pending if one.source == PERMISSIONS]
+        self._untold = [one.input for one in session_log.folds.pending if one.source == PERMISSIONS]
 
     @property
     def id(self) -> SessionId:
         """The session's id."""
-        return self.ledger.handle.id
+        return self.session_log.handle.id
 
     @property
     def closed(self) -> bool:
@@ -72,8 +72,8 @@ class Session:
     def status(self) -> Status:
         """Give the status: as the log tells it, but `running` from the moment an input was accepted, and `broken` while
         the log cannot be written."""
-        status = status_of(self.ledger.folds.work)
-        if self.ledger.handle.trouble is not None:
+        status = status_of(self.session_log.folds.work)
+        if self.session_log.handle.trouble is not None:
             return replace(status, status="broken")
         if status.status == "idle" and self.turns.running is not None:
             return Status("running", self.turns.running)
@@ -121,7 +121,7 @@ class Session:
         self.turns.input = given
         try:
             if self.append(*self._told_anew()):
-                await self.ledger.flush()  # only what is durable joins the turn
+                await self.session_log.flush()  # only what is durable joins the turn
         except BaseException:
             self.turns.free()
             raise
@@ -131,14 +131,14 @@ class Session:
     async def accepted_before(self, key: str, content: tuple[InputBlock, ...]) -> Accepted | None:
         """Give what was accepted under a client's key, once it is durable; None for a new key. Raises InputUnknownError where
         the key belongs to another prompt, LogError."""
-        event = self.ledger.accepted_by_key(key)
+        event = self.session_log.accepted_by_key(key)
         if event is None or not isinstance(event.data, InputAccepted):
             return None
         given = event.data
         if given.content != content:
             raise InputUnknownError(f"the key {key!r} was used for another prompt in this session", input=given.input)
-        await self.ledger.flush()
-        if self.ledger.accepted_by_key(key) is not event:  # whoever sent it first gave up meanwhile, and it was withdrawn
+        await self.session_log.flush()
+        if self.session_log.accepted_by_key(key) is not event:  # whoever sent it first gave up meanwhile, and it was withdrawn
             return None
         return Accepted(given.input, event.seq, self.turns.told(event.seq, given))
 
@@ -158,25 +158,27 @@ class Session:
         if pending.input == self.turns.input:
             raise InputUnknownError(f"input {given} started turn {self.turns.running}; interrupt that instead", input=given)
         event = self.append(Draft(InputSettled(given, "withdrawn")))[-1]
-        await self.ledger.flush()
+        await self.session_log.flush()
         return event.seq
 
     async def interrupt(self, turn: int, cause: AbortCause, *, withdraw_queued: bool = False) -> TurnEndReason | None:
         """Stop a turn; see `Turns.interrupt`. With `withdraw_queued`, what waits behind it is taken back first, but not what
         the model must hear of settings that are in force."""
         if withdraw_queued and self.turns.knows(turn):
-            waits = waiting(self.ledger, ("prompt", "steer", "inject"))
+            waits = waiting(self.session_log, ("prompt", "steer", "inject"))
             queued = [one for one in waits if one.input != self.turns.input and one.source != PERMISSIONS]
-            self.ledger.append(*(Draft(InputSettled(one.input, "withdrawn", "the turn was interrupted")) for one in queued))
+            self.session_log.append(
+                *(Draft(InputSettled(one.input, "withdrawn", "the turn was interrupted")) for one in queued)
+            )
         reason = await self.turns.interrupt(turn, cause)
         if withdraw_queued:
-            await self.ledger.flush()  # where the turn had ended before, nothing else made the withdrawals durable
+            await self.session_log.flush()  # where the turn had ended before, nothing else made the withdrawals durable
         return reason
 
     async def configure(self, patch: SettingsPatch) -> tuple[SessionSettings, int]:
         """Change settings from the next request on; give those in force and the seq of their record. Raises what
         `check_settings` raises, and LogError: those before hold again then, since that is what whoever asked goes by."""
-        before = self.ledger.folds.settings
+        before = self.session_log.folds.settings
         settings = patched(before, patch)
         check_settings(self.instance.host, settings, before)
         told = self._told_of(before, settings)
@@ -184,12 +186,12 @@ class Session:
         if patch.tools_now:
             self.instance.thaw_tools()
         try:
-            await self.ledger.flush()
+            await self.session_log.flush()
         except (LogError, anyio.get_cancelled_exc_class()):
-            if self.ledger.folds.settings == settings:
-                self.ledger.append(Draft(before), *self._told_of(settings, before), closing=True)
+            if self.session_log.folds.settings == settings:
+                self.session_log.append(Draft(before), *self._told_of(settings, before), closing=True)
             raise
-        for one in self.ledger.folds.pending:
+        for one in self.session_log.folds.pending:
             if one.source == PERMISSIONS:
                 await self._join_if_idle(one)
         return settings, event.seq
@@ -197,12 +199,12 @@ class Session:
     async def rename(self, title: str, source: Source) -> int:
         """Give the session a title; give the seq of its record. Raises LogError."""
         event = self.append(Draft(SessionTitle(title, source)))[-1]
-        await self.ledger.flush()
+        await self.session_log.flush()
         return event.seq
 
     def append(self, *drafts: Draft) -> tuple[Event, ...]:
         """Append events from outside the loop, behind what this instance must record before its first own event."""
-        events = self.ledger.append(*self.instance.opening(), *self._first, *drafts)
+        events = self.session_log.append(*self.instance.opening(), *self._first, *drafts)
         self._first = ()
         return events
 
@@ -219,7 +221,7 @@ class Session:
                 turns.closing = False
                 raise
         turns.close()
-        await self.ledger.handle.close()
+        await self.session_log.handle.close()
 
     async def _accept(
         self,
@@ -234,16 +236,16 @@ class Session:
         anew = () if mode == "inject" and self.turns.running is None else self._told_anew()
         event = self.append(*anew, Draft(InputAccepted(given, mode, content, source, key)))[-1]
         try:
-            await self.ledger.flush()
+            await self.session_log.flush()
         except (LogError, anyio.get_cancelled_exc_class()):
             if self._waits(given):
-                self.ledger.append(Draft(InputSettled(given, "withdrawn", UNDURABLE)), closing=True)
+                self.session_log.append(Draft(InputSettled(given, "withdrawn", UNDURABLE)), closing=True)
             raise
         return PendingInput(given, event.seq, mode, content, source)
 
     def _told_at_once(self, given: InputId, content: tuple[InputBlock, ...], source: Source) -> tuple[Draft, ...]:
         """Give the drafts of an injection on an idle session: a turn of its own without a step."""
-        turn = self.ledger.folds.work.last_turn + 1
+        turn = self.session_log.folds.work.last_turn + 1
         return (
             Draft(InputAccepted(given, "inject", content, source)),
             Draft(TurnStart(turn, Trigger("injection", source, given))),
@@ -255,7 +257,7 @@ class Session:
         """Give what tells the model of another permission mode: context, never an edit of the system text. A model that saw
         nothing yet has nothing to be told."""
         mode = self.instance.host.permission_mode(now)
-        if self.ledger.folds.horizon.header is None or mode == self.instance.host.permission_mode(before):
+        if self.session_log.folds.request_state.header is None or mode == self.instance.host.permission_mode(before):
             return ()
         content = text_content(PERMISSIONS_NOW[mode])
         given = new_input_id()
@@ -273,7 +275,7 @@ class Session:
         superseded = self._superseded()
         if not superseded:
             return ()
-        mode = self.instance.host.permission_mode(self.ledger.folds.settings)
+        mode = self.instance.host.permission_mode(self.session_log.folds.settings)
         content = text_content(PERMISSIONS_NOW[mode])
         return (*superseded, Draft(InputAccepted(new_input_id(), "inject", content, PERMISSIONS)))
 
@@ -281,17 +283,17 @@ class Session:
         """Let an injection join by a turn of its own where no turn runs that it can join; give that turn's number."""
         if self.turns.running is not None or not self._waits(given.input):
             return None
-        turn = self.ledger.folds.work.last_turn + 1
+        turn = self.session_log.folds.work.last_turn + 1
         start = Draft(TurnStart(turn, Trigger("injection", given.source, given.input)))
         self.append(start, as_context(given), Draft(TurnEnd(turn, COMPLETED)))
-        await self.ledger.flush()
+        await self.session_log.flush()
         return turn
 
     def _pending(self, given: InputId) -> PendingInput:
-        for one in self.ledger.folds.pending:
+        for one in self.session_log.folds.pending:
             if one.input == given:
                 return one
         raise InputUnknownError(f"no input {given} waits in this session", input=given)
 
     def _waits(self, given: InputId) -> bool:
-        return any(one.input == given for one in self.ledger.folds.pending)
+        return any(one.input == given for one in self.session_log.folds.pending)

@@ -36,9 +36,9 @@ from refold_server.loop.compaction_run import CompactionOutcome
 from refold_server.loop.compaction_trigger import compact_now
 from refold_server.loop.instance import Host, Instance
 from refold_server.plugins.plugin_registry import NO_PLUGINS, Plugins
-from refold_server.plugins.session_hooks import Seams
+from refold_server.plugins.session_hooks import SessionHooks
 from refold_server.prefix.contributors import SYSTEM_TEXT
-from refold_server.requests.session_log import Ledger
+from refold_server.requests.session_log import SessionLog
 from refold_server.sessions.follow_poll import Following
 from refold_server.sessions.prompt_search import Prompts
 from refold_server.sessions.session import Session
@@ -88,9 +88,9 @@ class Sessions:
             raise SessionReadOnlyError(message, session=session)
         return live
 
-    def seams(self, session: SessionId, cwd: str) -> Seams:
+    def hooks(self, session: SessionId, cwd: str) -> SessionHooks:
         """Give seams of their own for a session in the folder `cwd`."""
-        return Seams(self._plugins, session, cwd)
+        return SessionHooks(self._plugins, session, cwd)
 
     async def create(
         self, cwd: str, settings: SessionSettings = NO_SETTINGS, *, title: str | None = None, by: Source | None = None
@@ -131,7 +131,7 @@ class Sessions:
         runs here, SessionAlreadyOwnedError while another process has it open for writing, LogError."""
         async with self._alone(session):
             live = self._live.get(session)
-            stored = live is None or live.ledger.handle.tail >= 0
+            stored = live is None or live.session_log.handle.tail >= 0
             if live is not None:
                 try:
                     await live.close()
@@ -163,7 +163,7 @@ class Sessions:
         live = self._live.get(session)
         if live is None:
             raise SessionNotFoundError(f"session {session} is not open for writing here", session=session)
-        if any(other.instance.seams.observing for other in self):
+        if any(other.instance.hooks.observing for other in self):
             raise InvalidEventError(f"{draft.type}: an append from inside an observer")
         return live.append(draft)[-1]
 
@@ -176,19 +176,19 @@ class Sessions:
 
     async def _adopt(self, handle: Handle, first: tuple[Draft, ...] = (), settings: SessionSettings = NO_SETTINGS) -> Session:
         try:
-            ledger = await Ledger.opened(handle)
-            await ledger.repair()
+            session_log = await SessionLog.opened(handle)
+            await session_log.repair()
             host = self._host_for(handle.record.cwd)
             if settings.model is not None or settings.compaction is not None:
                 check_settings(host, settings)
-            instance = Instance(ledger, host, self.seams(handle.id, handle.record.cwd), SYSTEM_TEXT, self._client)
-            if ledger.inherited:  # from here on nothing that its parent left undone is waited for or counts
-                ledger.append(*instance.opening())
-                await ledger.flush()
+            instance = Instance(session_log, host, self.hooks(handle.id, handle.record.cwd), SYSTEM_TEXT, self._client)
+            if session_log.inherited:  # from here on nothing that its parent left undone is waited for or counts
+                session_log.append(*instance.opening())
+                await session_log.flush()
         except BaseException:
             await handle.close()
             raise
-        session = Session(ledger, instance, self._spawn, first)
+        session = Session(session_log, instance, self._spawn, first)
         self._live[handle.id] = session
         if self._opened is not None:
             self._opened(session)
@@ -251,7 +251,7 @@ async def _durable(sessions: Sessions, parent: SessionId, at: int | None) -> tup
     if live is None or live.closed:
         record = sessions.store.get(parent)
         return record, record.tail if at is None else at
-    handle = live.ledger.handle
+    handle = live.session_log.handle
     if handle.tail < 0:
         raise SeqRangeError(f"session {parent} cannot be forked: there is nothing in it yet", tail=handle.tail)
     cut = handle.tail if at is None else at
@@ -274,17 +274,17 @@ async def compact_session(session: Session, wishes: str | None = None) -> Compac
     Raises SessionBusyError while a turn runs, and where the session is closed meanwhile; TokenMeterError, CompactionError and
     ProviderError with the history unchanged; LogError.
     """
-    ledger, turns = session.ledger, session.turns
+    session_log, turns = session.session_log, session.turns
     failure: RefoldError | None = None
     with turns.hold():
-        place = session.instance.seams.place(ledger.folds.work.last_turn)
+        place = session.instance.hooks.place(session_log.folds.work.last_turn)
         try:
             landed = await compact_now(session.instance, place, wishes, session.append)  # behind what an instance begins with
-            await ledger.flush()
+            await session_log.flush()
             return landed
         except RefoldError as error:
             failure = error
         finally:
             with anyio.CancelScope(shield=True, deadline=anyio.current_time() + END_SECONDS):
-                await ledger.flush()
+                await session_log.flush()
     raise failure or SessionBusyError("this session was closed before its history was compacted")

@@ -29,7 +29,7 @@ from refold_protocol.session.session_state import SessionState
 from refold_protocol.session.token_estimate import MeterProfile, TokenMeterError, estimate_messages
 from refold_server.config import Config, ModelConfig, ProviderConfig
 from refold_server.plugins.hook_runner import PluginFailure
-from refold_server.plugins.session_hooks import Composition, Contribution, Seams
+from refold_server.plugins.session_hooks import Composition, Contribution, SessionHooks
 from refold_server.requests.session_meters import MeteredLog, Meters
 from refold_server.sessions.session_registry import Sessions
 from refold_server.sessions.session_views import folded, reading, recorded
@@ -137,7 +137,7 @@ async def compose_session(sessions: Sessions, session: SessionId) -> PrefixCompo
         header = await folded(recorded(handle, handle.tail), header_step, None)
         in_force = None if live is None else live.instance.composition
         if in_force is None:
-            result = await compose_anew(sessions.seams(session, cwd))
+            result = await compose_anew(sessions.hooks(session, cwd))
         else:
             result = _segments_told(in_force, cwd, composed=True)
     if header is None:
@@ -146,12 +146,12 @@ async def compose_session(sessions: Sessions, session: SessionId) -> PrefixCompo
     return msgspec.structs.replace(result, recorded=last == result.sha256)
 
 
-async def compose_anew(seams: Seams) -> PrefixComposeResult:
-    """Tell of the prefix that an instance with these seams would have. `seams` must belong to nobody else."""
+async def compose_anew(hooks: SessionHooks) -> PrefixComposeResult:
+    """Tell of the prefix that an instance with these seams would have. `hooks` must belong to nobody else."""
     failures: list[PluginFailure] = []
-    seams.report = failures.append
-    place = seams.place(1, 1)
-    composed = await seams.session_prefix(place)
+    hooks.report = failures.append
+    place = hooks.place(1, 1)
+    composed = await hooks.session_prefix(place)
     result = _segments_told(composed, place.cwd, composed=False)
     return msgspec.structs.replace(result, failures=tuple(failure.sentence for failure in failures))
 

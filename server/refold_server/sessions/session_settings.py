@@ -92,7 +92,7 @@ BATCH_BYTES: Final = 256 * 1024
 """Bytes of lines that are read before others get a turn."""
 
 
-class Unasked(Struct, frozen=True, gc=False):
+class StandingPermissions(Struct, frozen=True, gc=False):
     """What runs without a question: `tools`, in the order in which they were allowed, and every tool where `mode`, the
     permission mode of the session's own, is `allow`. `mode` is None where it has none."""
 
@@ -100,7 +100,7 @@ class Unasked(Struct, frozen=True, gc=False):
     tools: tuple[str, ...]
 
 
-async def unasked(store: Store, session: SessionId) -> Unasked:
+async def standing_permissions(store: Store, session: SessionId) -> StandingPermissions:
     """Read what a stored session lets run. Raises SessionError."""
     mode: str | None = None
     granted = NOTHING_GRANTED
@@ -115,7 +115,7 @@ async def unasked(store: Store, session: SessionId) -> Unasked:
             await anyio.lowlevel.checkpoint()
     finally:
         await handle.close()
-    return Unasked(mode, granted.tools)
+    return StandingPermissions(mode, granted.tools)
 
 
 def _step(mode: str | None, granted: Granted, event: Event) -> tuple[str | None, Granted]:

@@ -120,7 +120,7 @@ def stands_open(handle: Handle) -> bool:
 
 def surface_of(handle: Handle, at: int, folds: SessionState, *, owned: bool) -> Surface:
     """Give the surface of a log with these folds as of `at`, with the closers that nobody wrote yet."""
-    return fold_surface(balancing(handle, at, folds, owned=owned), folds.horizon.surface)
+    return fold_surface(balancing(handle, at, folds, owned=owned), folds.request_state.surface)
 
 
 def outlook_of(handle: Handle, at: int, folds: SessionState, *, owned: bool) -> tuple[Status, Pending]:
@@ -160,9 +160,9 @@ async def examining(sessions: Sessions, session: SessionId) -> AsyncGenerator[Ha
     """Give a handle for checking the session's log, also a log that cannot be opened otherwise. Raises SessionError."""
     live = sessions.live(session)
     if live is not None and not live.closed:
-        yield live.ledger.handle
+        yield live.session_log.handle
         return
-    handle = await sessions.store.examine(session)
+    handle = await sessions.store.open_damaged(session)
     try:
         yield handle
     finally:
@@ -174,7 +174,7 @@ async def reading(sessions: Sessions, session: SessionId) -> AsyncGenerator[tupl
     """Give a handle on the session's log, and whether somebody writes it right now. Raises SessionError."""
     live = sessions.live(session)
     if live is not None and not live.closed:  # what is being closed is flushed, and can be read as anybody else's
-        yield live.ledger.handle, True
+        yield live.session_log.handle, True
         return
     handle = await sessions.store.open(session, "read")
     try:

@@ -56,7 +56,7 @@ class Turns:
         self.closing = False
         self.closed = False
         self._instance = instance
-        self._ledger = instance.ledger
+        self._ledger = instance.session_log
         self._spawn = spawn
         self._control = TurnControl()
         self._held: anyio.CancelScope | None = None

@@ -13,7 +13,7 @@ from refold_protocol.dialects.chat_completions import CHAT_COMPLETIONS, encode
 from refold_protocol.dialects.growing_body import KINDS, Segment
 from refold_protocol.errors import BlobUnknownError
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.append_only_list import Tape
+from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.messages import ImageBlock, Message, ReasoningBlock, ToolSchema, text_content
 from refold_protocol.session.request import Request
 from tests.support.requests import BLOBS, PNG, header, request, requests, user
@@ -58,9 +58,9 @@ def test_a_message_segment_holds_what_its_message_became(asked: Request) -> None
         if segment.kind in messages:
             assert segment.index is not None
             alone = Request(
-                replace(asked.header, system=None, message_prefix=None), Tape([messages[segment.kind][segment.index]])
+                replace(asked.header, system=None, message_prefix=None), AppendOnlyList([messages[segment.kind][segment.index]])
             )
-            opening = encode(Request(alone.header, Tape()), BLOBS).removesuffix(b"]}")
+            opening = encode(Request(alone.header, AppendOnlyList()), BLOBS).removesuffix(b"]}")
             text = body[segment.start : segment.end].removeprefix(b",")
             assert opening + text + b"]}" == encode(alone, BLOBS)
 
@@ -68,7 +68,9 @@ def test_a_message_segment_holds_what_its_message_became(asked: Request) -> None
 def test_the_segments_of_a_whole_body() -> None:
     plain = header("Be brief.", TOOLS)
     config = replace(plain.config, temperature=0.5, extra=JsonText('{ "seed": 7 }'))
-    asked = Request(replace(plain, config=config, message_prefix=(user("Rules"),)), Tape([user("Why?"), user("Well?")]))
+    asked = Request(
+        replace(plain, config=config, message_prefix=(user("Rules"),)), AppendOnlyList([user("Why?"), user("Well?")])
+    )
     found = parts(asked)
     assert [words for words, _ in found] == [
         "config model",

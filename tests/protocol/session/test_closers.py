@@ -62,7 +62,7 @@ def _next_request(log: Log, prompt: str = "go on") -> tuple[Message, ...]:
     log.instance("resume")
     log.turn(prompt)
     log.step()
-    request = request_of(log.horizon)
+    request = request_of(log.request_state)
     assert pairing_faults(request) == []
     return tuple(request.history)
 

@@ -100,10 +100,10 @@ def test_the_last_snapshot_is_in_force_whatever_stands_behind_it() -> None:
     log.reply("Because.")
     log.close()
     log.instance("resume")
-    assert fold_header(log.events) == OTHER == log.horizon.header
+    assert fold_header(log.events) == OTHER == log.request_state.header
 
 
 @given(logs(), st.integers(0, 60))
 def test_folding_a_prefix_and_going_on_equals_folding_all(log: Log, cut: int) -> None:
     whole = fold_header(log.events)
-    assert fold_header(log.events[cut:], fold_header(log.events[:cut])) == whole == log.horizon.header
+    assert fold_header(log.events[cut:], fold_header(log.events[:cut])) == whole == log.request_state.header

@@ -78,7 +78,7 @@ def test_a_line_of_other_origin_is_loaded_as_one_of_ours() -> None:
     log.whole_turn("And?")
     lines = [line.replace(b'{"type":', b'{ "type":') for line in log.lines]
     state = loaded(lines)
-    assert [node.data for node in state.horizon.surface.nodes] == [node.data for node in log.surface.nodes]
+    assert [node.data for node in state.request_state.surface.nodes] == [node.data for node in log.surface.nodes]
     assert state.work == log.work
 
 

@@ -103,7 +103,7 @@ def test_a_state_gives_what_it_gave_whichever_others_were_measured_in_between(lo
     for place in data.draw(st.lists(st.integers(0, len(log.events)), max_size=8)):
         assert meter.measure(states[place]) == told[place]
         assert [node.seq for node in meter.measure_surface(states[place]).nodes] == [
-            node.seq for node in states[place].horizon.surface.nodes
+            node.seq for node in states[place].request_state.surface.nodes
         ]
 
 

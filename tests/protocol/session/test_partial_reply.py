@@ -68,9 +68,9 @@ def test_thinking_alone_is_kept_for_people_and_never_reaches_the_model() -> None
     """B-03a: only reasoning had arrived."""
     log = _streaming(THOUGHT)
     assert _kept(log).content == (ReasoningBlock("They want to know why."),)
-    before = tuple(log.horizon.history)
+    before = tuple(log.request_state.history)
     assert log.close()[0].type == "assistant/message"
-    assert tuple(log.horizon.history) == before
+    assert tuple(log.request_state.history) == before
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_failed_attempts_leave_no_message_and_the_next_prompt_is_well_formed() -
         log.end_turn()
     log.turn("Why?")
     log.step()
-    assert [message.role for message in request_of(log.horizon).history] == ["user"] * 4
+    assert [message.role for message in request_of(log.request_state).history] == ["user"] * 4
 
 
 def test_it_cites_exactly_the_chunks_of_the_last_attempt() -> None:

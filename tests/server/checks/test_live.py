@@ -10,7 +10,7 @@ from msgspec.structs import force_setattr, replace
 
 from refold_protocol.session.events import TurnEnd
 from refold_protocol.session.messages import CallConfig, Chunk, TextBlock
-from refold_protocol.session.request import NOTHING_SEEN, horizon_step
+from refold_protocol.session.request import NO_REQUESTS, horizon_step
 from refold_server.plugins import STREAM, Outgoing, PluginRegistry
 from refold_server.plugins.hook_table import NextStream
 from refold_server.plugins.plugin_registry import Plugins, registered
@@ -89,7 +89,7 @@ async def test_what_was_bent_in_the_caches_of_the_loop_is_caught_on_the_first_re
     host.checks = "sampled"
     async with scripted_session(host) as session:
         await turn(session, "the truth")
-        force_setattr(session.ledger.folds.horizon.history[0], "content", (TextBlock("a lie"),))
+        force_setattr(session.session_log.folds.request_state.history[0], "content", (TextBlock("a lie"),))
         host.model = "another"
         session.instance.anchored = False  # as after a change of settings: the config is resolved anew
         kind, message = reason_of(await turn(session, "go on"))
@@ -145,7 +145,7 @@ async def test_sampling_looks_at_the_first_request_and_then_at_each_of_a_number(
 
 @given(logs())
 def test_the_events_that_the_check_passes_by_shape_no_request(log: Log) -> None:
-    state = NOTHING_SEEN
+    state = NO_REQUESTS
     for event in log.events:
         after = horizon_step(state, event)
         assert event.type not in SHAPELESS or after == state

@@ -246,6 +246,6 @@ async def test_a_process_that_is_told_to_end_does_not_wait_for_its_reader(monkey
                 while not is_full(unread):
                     await anyio.lowlevel.checkpoint()
                 interrupts.tell(signal.SIGTERM)
-            last = list(session.ledger.handle.read())[-1]
+            last = list(session.session_log.handle.read())[-1]
     assert codes == [6]
     assert last.data == TurnEnd(1, aborted(AbortCause("disposed", "SIGTERM")))

@@ -36,10 +36,10 @@ async def test_a_compaction_on_request_puts_a_summary_in_place_of_the_history() 
     async with scripted_session(around) as session:
         await turn(session, "one")
         await turn(session, "two")
-        tail = session.ledger.handle.tail
+        tail = session.session_log.handle.tail
         seq = (await compact_session(session)).seq
         assert types(session, tail + 1) == ["compact/start", "request/sent", "compact/summary", "user/message", "compact/end"]
-        (node,) = session.ledger.folds.horizon.surface.nodes
+        (node,) = session.session_log.folds.request_state.surface.nodes
         assert node.seq == seq
         assert isinstance(node.data, UserMessage)
         assert node.data.source == COMPACTION
@@ -55,7 +55,7 @@ async def test_the_summary_call_replays_header_and_region_and_puts_its_instructi
         await turn(session, "one")
         await turn(session, "two")
         before = around.scripted.requests[-1]
-        start = session.ledger.handle.tail + 1
+        start = session.session_log.handle.tail + 1
         await compact_session(session, "Keep the names.")
         asked = around.scripted.requests[-1]
         assert tuple(asked.history)[: len(before.history)] == tuple(before.history)
@@ -64,16 +64,16 @@ async def test_the_summary_call_replays_header_and_region_and_puts_its_instructi
         assert "Keep the names." in text_of(asked.history[-1].content)
         assert (asked.header.system, asked.header.tools) == (before.header.system, before.header.tools)
         assert asked.header.config.max_tokens == 8192
-        assert rebuild_summary(session.ledger.handle.read(), start) == asked
+        assert rebuild_summary(session.session_log.handle.read(), start) == asked
 
 
 async def test_a_compaction_records_what_it_shadowed_by_the_session_models_meter() -> None:
     around = host(says(LONG), says("A story."))
     async with scripted_session(around) as session:
         await turn(session, "one")
-        nodes = [node.seq for node in session.ledger.folds.horizon.surface.nodes]
+        nodes = [node.seq for node in session.session_log.folds.request_state.surface.nodes]
         meter = around.meter("scripted/small")
-        price = meter.measure_surface(session.ledger).tokens
+        price = meter.measure_surface(session.session_log).tokens
         await compact_session(session)
         summary = last(session, CompactSummary)
         assert isinstance(summary, CompactSummary)
@@ -96,12 +96,12 @@ async def test_a_model_that_the_settings_name_sums_up_within_its_own_window() ->
     around.windows["scripted/tall"] = 5_000
     async with scripted_session(around) as session:
         await turn(session, "one")
-        price = around.meter("scripted/small").measure_surface(session.ledger).tokens
+        price = around.meter("scripted/small").measure_surface(session.session_log).tokens
         landed = await compact_session(session)
         assert landed.shadowed == price
         asked = around.scripted.requests[-1]
         assert asked.header.config.model == "tall"
-        left = 5_000 - price - around.meter("scripted/small").measure(session.ledger).header
+        left = 5_000 - price - around.meter("scripted/small").measure(session.session_log).header
         instructions = len(text_of(asked.history[-1].content)) + 8
         assert asked.header.config.max_tokens == left - instructions
         summary = last(session, CompactSummary)
@@ -169,7 +169,7 @@ async def test_a_second_compaction_sums_up_the_first_one_with_what_came_since() 
         assert start.range[0] == first.seq
         assert "One story." in text_of(around.scripted.requests[-1].history[0].content)
         await turn(session, "three")
-        assert session.ledger.folds.horizon.surface.nodes[0].seq == second.seq
+        assert session.session_log.folds.request_state.surface.nodes[0].seq == second.seq
         assert_proven(session)
 
 
@@ -179,9 +179,9 @@ async def test_a_fork_of_a_compacted_session_begins_with_the_summary() -> None:
     around = host(says(LONG), says("A story."))
     async with scripted_session(around, store=store) as session:
         await turn(session, "one")
-        before = session.ledger.handle.tail
+        before = session.session_log.handle.tail
         await compact_session(session)
-        tail = session.ledger.handle.tail
+        tail = session.session_log.handle.tail
     for at, first in ((before, "one"), (tail, "The earlier part")):
         name = SessionId(f"fork{at}")
         await store.fork(NAME, at, NewSession(name, "/work", 1_000))

@@ -45,7 +45,7 @@ async def test_a_plugin_may_write_the_summary_and_no_provider_is_asked() -> None
         assert isinstance(summary, CompactSummary)
         assert (summary.summary, summary.model, summary.usage) == ("3 messages", "plugin/counting", None)
         assert asked(session) == 0
-        (node,) = session.ledger.folds.horizon.surface.nodes
+        (node,) = session.session_log.folds.request_state.surface.nodes
         assert isinstance(node.data, UserMessage)
         assert "3 messages" in text_of(node.data.content)
         assert_proven(session)
@@ -109,10 +109,10 @@ async def test_a_plugin_whose_summary_is_longer_is_refused_each_time_and_nothing
 
     async with scripted_session(host(), plugins=plugin((SUMMARISE, longer))) as session:
         await turn(session)
-        before = session.ledger.folds.horizon.surface.nodes[:]
+        before = session.session_log.folds.request_state.surface.nodes[:]
         with pytest.raises(CompactionError, match="would not make the history shorter"):
             await compact_session(session)
-        assert session.ledger.folds.horizon.surface.nodes[:] == before
+        assert session.session_log.folds.request_state.surface.nodes[:] == before
         end = last(session, CompactEnd)
         assert isinstance(end, CompactEnd)
         assert end.error is not None

@@ -40,7 +40,7 @@ def host(*scripts: Script, window: int | None = 4_000, policy: CompactionConfig 
 
 
 def of(session: Session, kind: type) -> list[object]:
-    return [event.data for event in session.ledger.handle.read() if isinstance(event.data, kind)]
+    return [event.data for event in session.session_log.handle.read() if isinstance(event.data, kind)]
 
 
 def ended(event: object) -> TurnError:
@@ -56,7 +56,7 @@ async def test_a_history_that_reaches_the_threshold_is_compacted_before_the_next
         for prompt in ("one", "two", "three"):
             await turn(session, prompt)
         assert of(session, CompactStart) == []
-        tail = session.ledger.handle.tail
+        tail = session.session_log.handle.tail
         await turn(session, "four")
         assert types(session, tail + 1)[:9] == [
             "input/accepted",
@@ -118,7 +118,7 @@ async def test_a_failed_compaction_is_told_and_the_step_goes_on_with_the_whole_h
     async with scripted_session(around) as session:
         for prompt in ("one", "two", "three"):
             await turn(session, prompt)
-        before = session.ledger.folds.horizon.surface
+        before = session.session_log.folds.request_state.surface
         with caplog.at_level(logging.WARNING):
             assert end_of(await turn(session, "four")) == "completed"
         ends = of(session, CompactEnd)
@@ -126,7 +126,7 @@ async def test_a_failed_compaction_is_told_and_the_step_goes_on_with_the_whole_h
         assert "blank" in caplog.text
         sent = [data for data in of(session, RequestSent) if isinstance(data, RequestSent) and data.purpose == "summary"]
         assert [data.attempt for data in sent] == [1, 2], "one extra attempt, and none at the turn's second step"
-        after = session.ledger.folds.horizon.surface.nodes
+        after = session.session_log.folds.request_state.surface.nodes
         assert after[: len(before.nodes)] == before.nodes[:]
         assert_proven(session)
 
@@ -138,7 +138,7 @@ async def test_an_overflow_ends_the_step_and_the_next_one_succeeds_after_one_com
         await turn(session, "two")
     around = host([OVERFLOW], says("Two stories."), says("fine"), window=100_000)
     async with scripted_session(around, store=store) as session:
-        tail = session.ledger.handle.tail
+        tail = session.session_log.handle.tail
         assert end_of(await turn(session, "three")) == "completed"
         found = types(session, tail + 1)
         assert found[found.index("step/start") :] == [

@@ -31,7 +31,7 @@ async def test_a_tool_turn_records_the_call_before_it_runs_and_the_result_behind
     seen: list[list[str]] = []
 
     async def look(arguments: str) -> str:
-        assert session.ledger.handle.durable == session.ledger.handle.tail
+        assert session.session_log.handle.durable == session.session_log.handle.tail
         seen.append(types(session)[-2:])
         return f"looked at {arguments}"
 
@@ -82,7 +82,7 @@ async def test_a_used_call_id_is_replaced_by_one_that_says_where_the_call_was_ma
     provider = ScriptedProvider(calls(("c0", "look", "{}"), ("", "look", "{}")), calls(("c0", "look", "{}")), says("ok"))
     async with scripted_session(ScriptedHost(provider, {"look": echo})) as session:
         await turn(session)
-        ids = [event.data.call_id for event in session.ledger.handle.read() if isinstance(event.data, ToolCall)]
+        ids = [event.data.call_id for event in session.session_log.handle.read() if isinstance(event.data, ToolCall)]
         assert ids == ["c0", "call_1_1_2", "call_1_2_1"]
 
 
@@ -91,7 +91,7 @@ async def test_a08_a_call_without_arguments_runs_with_an_empty_object() -> None:
     provider = ScriptedProvider(calls(*wanted), says("ok"))
     async with scripted_session(ScriptedHost(provider, {"now": echo})) as session:
         await turn(session)
-        results = [event.data for event in session.ledger.handle.read() if isinstance(event.data, ToolResult)]
+        results = [event.data for event in session.session_log.handle.read() if isinstance(event.data, ToolResult)]
         assert [text_of(result.content) for result in results] == ["got {}"] * 3
         assert provider.bodies[-1].count(b'"arguments":"{}"') == 3
 
@@ -110,7 +110,7 @@ async def test_results_are_recorded_in_the_order_of_the_calls_whichever_ends_fir
     provider = ScriptedProvider(calls(("a", "slow", "{}"), ("b", "fast", "{}")), says("ok"))
     async with scripted_session(ScriptedHost(provider, {"slow": slow, "fast": fast})) as session:
         await turn(session)
-        results = [event.data for event in session.ledger.handle.read() if isinstance(event.data, ToolResult)]
+        results = [event.data for event in session.session_log.handle.read() if isinstance(event.data, ToolResult)]
         assert [text_of(result.content) for result in results] == ["slow", "fast"]
 
 
@@ -129,7 +129,7 @@ async def test_calls_that_did_not_start_when_a_turn_is_stopped_are_answered_so()
         _, number, _ = await session.start(text_content("go"), CLIENT)
         await started.wait()
         await session.interrupt(number, AbortCause("user"))
-        results = [event.data for event in session.ledger.handle.read() if isinstance(event.data, ToolResult)]
+        results = [event.data for event in session.session_log.handle.read() if isinstance(event.data, ToolResult)]
         codes = [result.error.code for result in results if result.error is not None]
         assert codes == ["TOOL_OUTCOME_UNKNOWN", "ABORTED_BEFORE_DISPATCH"]
         assert end_of(await turn(session, "go on")) == "completed"
@@ -181,7 +181,7 @@ async def test_a_stopped_turn_keeps_the_answers_that_are_there_in_the_order_of_t
         for _ in range(20):  # the third call goes the same way in the same turns of the loop
             await anyio.lowlevel.checkpoint()
         await session.interrupt(number, AbortCause("user"))
-        results = [event.data for event in session.ledger.handle.read() if isinstance(event.data, ToolResult)]
+        results = [event.data for event in session.session_log.handle.read() if isinstance(event.data, ToolResult)]
         assert [(one.call_id, one.error and one.error.code) for one in results] == [
             ("a", None),
             ("b", "TOOL_OUTCOME_UNKNOWN"),

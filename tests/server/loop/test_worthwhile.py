@@ -57,10 +57,10 @@ async def test_each_compaction_stands_for_much_that_is_new(header: int) -> None:
         meter = around.meter("scripted/small")
         for _ in range(100):
             assert end_of(await turn(session)) == "completed"
-            assert meter.measure(session.ledger).tokens <= WINDOW
+            assert meter.measure(session.session_log).tokens <= WINDOW
         found = summaries(session)
-        cost = meter.measure_surface(session.ledger).nodes[0].tokens
-        assert is_summary(session.ledger.folds.horizon.surface.nodes[0])
+        cost = meter.measure_surface(session.session_log).nodes[0].tokens
+        assert is_summary(session.session_log.folds.request_state.surface.nodes[0])
         assert [one.shadowed_tokens - cost for one in found[1:] if one.shadowed_tokens - cost < WINDOW // 10] == []
         assert 2 <= len(found) <= 100 * (len(STORY) + 20) // (WINDOW // 10)
         assert_proven(session)
@@ -87,7 +87,7 @@ async def test_a_result_that_the_model_has_not_read_yet_is_not_cut_while_the_req
         session.instance.system = "s" * 27_500
         await turn(session, "one")
         await turn(session, "two")
-        pressure = around.meter("scripted/small").measure(session.ledger)
+        pressure = around.meter("scripted/small").measure(session.session_log)
         assert 32_000 < pressure.tokens < 36_000
         results = of_type(session, ToolResult)
         assert [event for event in results if isinstance(event.surface_op, Replace)] == []

@@ -91,9 +91,9 @@ async def test_a_new_session_is_in_the_innermost_folder_that_has_the_document_or
         result = await bench.run(EXPLAIN, wait=True)
         live = bench.sessions.live(result.session)
         assert live is not None
-        assert live.ledger.handle.record.cwd == str(tmp_path / folder)
+        assert live.session_log.handle.record.cwd == str(tmp_path / folder)
         assert f"The selection is {shown}, line 1" in bench.asked()
-        assert live.ledger.handle.record.summary.title == f"Explain {shown}:1"
+        assert live.session_log.handle.record.summary.title == f"Explain {shown}:1"
 
 
 async def test_the_text_is_taken_when_the_prompt_is_accepted_not_when_the_command_came(tmp_path: Path) -> None:

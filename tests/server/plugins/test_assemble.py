@@ -28,7 +28,7 @@ def tools_sent(provider: ScriptedProvider) -> list[tuple[str, str]]:
 
 def headers_of(session: Session) -> list[str | None]:
     """The system text of each request, by the fold."""
-    return [request.header.system for _, _, request in sent_requests(session.ledger.handle.read())]
+    return [request.header.system for _, _, request in sent_requests(session.session_log.handle.read())]
 
 
 async def test_the_system_text_may_change_with_each_step_and_the_header_in_force_says_so() -> None:
@@ -192,7 +192,7 @@ async def test_a_config_that_no_request_can_be_made_with_is_not_recorded(change:
     async with scripted_session(ScriptedHost(provider), plugins=plugin((REQUEST, break_it))) as session:
         assert end_of(await turn(session)) == "completed"
         assert failures(session) == [("p", "agent/request")]
-        assert provider.requests[0].header.config == session.instance.host.call_config(session.ledger.folds.settings)
+        assert provider.requests[0].header.config == session.instance.host.call_config(session.session_log.folds.settings)
         assert_rebuilt(session, provider)
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.append_only_list import Tape
+from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.messages import Chunk, Message, TextBlock, ToolCallBlock, ToolResultBlock, ToolSchema
 from refold_server.plugins import (
     ASSEMBLE,
@@ -94,7 +94,7 @@ def hostile(seam: Hook[Any], attempts: Attempts) -> Any:
     return decide
 
 
-def _grow(history: Tape[Message]) -> None:
+def _grow(history: AppendOnlyList[Message]) -> None:
     """What is allowed: a tape grows into another one, and nobody else sees that."""
     assert len(history.then(user("a lie"))) == len(history) + 1
 
@@ -178,7 +178,7 @@ def test_seams_and_the_registry_cannot_be_changed_either() -> None:
 
 
 def test_a_tape_has_no_attribute_that_can_be_assigned() -> None:
-    tape = Tape([user("one")])
+    tape = AppendOnlyList([user("one")])
     for name in ("_items", "_length", "evil"):
         with pytest.raises(AttributeError):
             setattr(tape, name, [])

@@ -39,7 +39,7 @@ from refold_server.plugins import (
 from refold_server.plugins.hook_table import Hook
 from refold_server.plugins.loop_watch import Watch
 from refold_server.plugins.plugin_registry import Plugins, registered
-from refold_server.services import surroundings
+from refold_server.services import load_services
 from refold_server.tools.session_tools import ToolTable
 from refold_server.tools.tool_runner import execute
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
@@ -260,7 +260,7 @@ async def test_what_sessions_share_is_watched_where_there_are_plugins(tmp_path: 
     path.write_text("def register(registry):\n    pass\n")
     plugins = PluginsConfig((path,) if named else (), entry_points=False)
     before = watches()
-    shared = await surroundings(replace(build_config({}, lambda: tmp_path), plugins=plugins))
+    shared = await load_services(replace(build_config({}, lambda: tmp_path), plugins=plugins))
     begun = watches() - before
     assert len(begun) == named
     await shared.close()

@@ -61,7 +61,7 @@ async def test_a_vetoed_prompt_ends_its_turn_blocked_without_a_step_and_is_settl
         (settled,) = of_type(session, InputSettled)
         assert isinstance(settled.data, InputSettled)
         assert (settled.data.how, settled.data.reason) == ("blocked", "secrets stand in it")
-        assert (provider.bodies, asked, session.ledger.folds.pending) == ([], [], ())
+        assert (provider.bodies, asked, session.session_log.folds.pending) == ([], [], ())
         assert_rebuilt(session, provider)
 
 

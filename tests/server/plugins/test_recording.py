@@ -92,10 +92,10 @@ async def test_an_event_is_recorded_behind_what_the_instance_must_record_first_a
         event = bench.record(session.id, Noted("milk"))
         assert (event.type, event.seq, event.ignorable) == ("notes/taken", 1, False)
         assert types(session) == ["instance/start", "notes/taken"]
-        (again,) = session.ledger.handle.read(1)
+        (again,) = session.session_log.handle.read(1)
         assert isinstance(again.data, ForeignData)
         assert json.loads(again.data.json) == {"text": "milk"}
-        assert await session.ledger.flush() == 1
+        assert await session.session_log.flush() == 1
 
 
 async def test_an_event_can_be_recorded_while_a_turn_runs(tmp_path: Path) -> None:

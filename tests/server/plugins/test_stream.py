@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import force_setattr, replace
 
-from refold_protocol.session.append_only_list import Tape
+from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.events import AssistantChunk
 from refold_protocol.session.messages import BlockEnd, BlockStart, Chunk, FinishChunk, TextDelta
 from refold_server.plugins import STREAM, Outgoing
@@ -88,7 +88,7 @@ def other_bytes(outgoing: Outgoing) -> Outgoing:
 
 
 def other_request(outgoing: Outgoing) -> Outgoing:
-    history = Tape([*outgoing.request.history, user("a lie")])
+    history = AppendOnlyList([*outgoing.request.history, user("a lie")])
     return replace(outgoing, request=replace(outgoing.request, history=history))
 
 

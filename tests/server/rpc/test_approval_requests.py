@@ -60,7 +60,7 @@ async def asking() -> AsyncGenerator[tuple[Session, Client, ApprovalRequests, Sc
 
 def decisions(session: Session) -> list[tuple[str, Source]]:
     """Outcome and author of every decision."""
-    found = (event.data for event in session.ledger.handle.read())
+    found = (event.data for event in session.session_log.handle.read())
     return [(data.outcome, data.by) for data in found if isinstance(data, ApprovalDecided)]
 
 

@@ -80,5 +80,5 @@ async def test_a_bug_in_one_subscription_ends_it_and_no_other(tmp_path: Path, mo
         assert (trouble.subscription, trouble.kind) == (first, "invariant")
         assert {notice.subscription for notice in outlet.events} == {second}
         ended = await events.unsubscribe(EventUnsubscribeParams(second))
-        assert ended == AfterEvents(EventUnsubscribeResult(session.ledger.handle.tail)), "nothing of it follows the reply"
+        assert ended == AfterEvents(EventUnsubscribeResult(session.session_log.handle.tail)), "nothing of it follows the reply"
         await session.close()

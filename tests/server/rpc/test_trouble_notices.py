@@ -29,7 +29,7 @@ async def test_a_trouble_is_told_once_however_often_it_is_met_and_that_it_is_ove
         StatusNotices(notify).watch(session)
         TroubleNotices(notify).watch(session)
         await turn(session)
-        durable = session.ledger.handle.durable
+        durable = session.session_log.handle.durable
         told.clear()
         faults.full = True
         for _ in range(3):
@@ -41,8 +41,8 @@ async def test_a_trouble_is_told_once_however_often_it_is_met_and_that_it_is_ove
         ]
         told.clear()
         faults.full = False
-        await session.ledger.flush()
-        tail = session.ledger.handle.tail
+        await session.session_log.flush()
+        tail = session.session_log.handle.tail
         assert told == [
             ("sessions/changed", SessionsChangedNotice(NAME, "idle", tail)),
             ("session/trouble", SessionTroubleNotice(NAME, "cleared", tail, "The log can be written again.")),

@@ -41,7 +41,7 @@ def compaction(auto: bool | None = None, ratio: float | None = None, retain: int
 
 
 def compactions(session: Session) -> list[CompactStart]:
-    return [event.data for event in session.ledger.handle.read() if isinstance(event.data, CompactStart)]
+    return [event.data for event in session.session_log.handle.read() if isinstance(event.data, CompactStart)]
 
 
 FIELDS = st.builds(
@@ -139,10 +139,10 @@ async def test_a_model_whose_window_is_too_small_for_what_the_session_retains_is
     around.windows["scripted/tiny"] = 1_000
     async with scripted_session(around) as session:
         await session.configure(compaction(retain=900))
-        tail = session.ledger.handle.tail
+        tail = session.session_log.handle.tail
         with pytest.raises(ConfigError, match=r"it is 900 \(model scripted/tiny\)"):
             await session.configure(SettingsPatch(model="tiny"))
-        assert session.ledger.handle.tail == tail
+        assert session.session_log.handle.tail == tail
         settings, _ = await session.configure(SettingsPatch("tiny", compaction=CompactionSettings(retain_tokens=90)))
         assert settings == SessionSettings("tiny", compaction=CompactionSettings(retain_tokens=90))
 

@@ -99,4 +99,4 @@ async def test_interrupting_takes_back_nothing_that_an_earlier_instance_left_beh
     given = await left_behind(store)
     async with scripted_session(ScriptedHost(ScriptedProvider()), store=store) as session:
         await session.interrupt(2, AbortCause("user"), withdraw_queued=True)
-        assert [one.input for one in session.ledger.folds.pending] == [given]
+        assert [one.input for one in session.session_log.folds.pending] == [given]
