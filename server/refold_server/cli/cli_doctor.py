@@ -102,7 +102,7 @@ def _config(examined: Examination) -> str:
 def _plugin(plugin: PluginState) -> str:
     if plugin.plugin is None:
         return f"{plugin.origin} (cannot be loaded)"
-    rows = (("tools", plugin.tools), ("event types", plugin.event_types), ("seams", plugin.hooks))
+    rows = (("tools", plugin.tools), ("event types", plugin.event_types), ("seams", plugin.seams))
     brings = "; ".join(f"{word} {', '.join(names)}" for word, names in rows if names)
     return f"{plugin.plugin}: {brings or 'brings nothing'} ({plugin.origin})"
 

@@ -100,7 +100,7 @@ class PluginState(Struct, frozen=True, gc=False, omit_defaults=True, rename="cam
     plugin: str | None = None
     tools: tuple[str, ...] = ()
     event_types: tuple[str, ...] = ()
-    hooks: tuple[str, ...] = ()
+    seams: tuple[str, ...] = ()
 
 
 class DoctorFinding(Struct, frozen=True, gc=False):
@@ -188,8 +188,8 @@ async def examine_plugins(config: Config) -> tuple[tuple[PluginState, ...], tupl
                 continue
             loaded = loaded.then(one)
             (row,) = plugin_stats(one)
-            hooks = tuple(seam.seam for seam in row.seams)
-            states.append(PluginState(row.origin, row.plugin, row.tools, row.event_types, hooks))
+            seams = tuple(seam.seam for seam in row.seams)
+            states.append(PluginState(row.origin, row.plugin, row.tools, row.event_types, seams))
     try:
         offered(config, loaded)
     except ConfigError as error:  # where a plugin is missing, its tools are as well

@@ -89,8 +89,8 @@ async def test_handlers_of_one_plugin_at_one_seam_are_counted_together() -> None
         seen = session.session_log.handle.tail + 1
         (row,) = plugin_stats(plugins)
         assert (row.plugin, row.origin, row.tools, row.event_types) == ("p", "/p.py", (), ())
-        assert [(one.seam, one.calls) for one in row.hooks] == [("log/observe", 2 * seen)]
-        assert row.hooks[0].failures in (seen, seen - types(session).count("plugin/failed"))
+        assert [(one.seam, one.calls) for one in row.seams] == [("log/observe", 2 * seen)]
+        assert row.seams[0].failures in (seen, seen - types(session).count("plugin/failed"))
 
 
 async def test_a_slow_observer_is_named_once_with_its_time(
