@@ -123,7 +123,6 @@ export interface EventData {
   "compact/summary": CompactSummary;
   "compact/end": CompactEnd;
   "session/title": SessionTitle;
-  "todo/write": TodoWrite;
 }
 
 /** An event of one type, as it is stored and sent. `time` is Unix epoch ms, `sources` ranges of seqs. */
@@ -206,7 +205,6 @@ export type ErrorKind =
   | "turn.mismatch"
   | "input.unknown"
   | "approval.settled"
-  | "tool.unknown"
   | "tool.exists"
   | "interrupted"
   | "invariant"
@@ -1616,17 +1614,6 @@ export interface CompactEnd {
 export interface SessionTitle {
   title: string;
   by: Source;
-}
-
-/** The whole plan; the last one wins. */
-export interface TodoWrite {
-  todos: Todo[];
-}
-
-/** One line of a plan: `status` is `pending`, `in_progress` or `completed`. */
-export interface Todo {
-  content: string;
-  status: "pending" | "in_progress" | "completed";
 }
 
 /** Take the closed positional range between two current surface nodes, `start` and `end`, and put this event there. */

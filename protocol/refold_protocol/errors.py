@@ -1,4 +1,4 @@
-"""Owns the tree of errors that cross refold's layers, and the kinds by which clients tell them apart.
+"""Tree of errors that cross refold's layers, and the kinds by which clients tell them apart.
 
     RefoldError                      kind            whose doing
     ├─ InvalidJsonError              invariant       theirs: text that is not lossless JSON
@@ -26,7 +26,6 @@
     ├─ TurnMismatchError             turn.mismatch
     ├─ InputUnknownError             input.unknown
     ├─ ApprovalSettledError          approval.settled
-    ├─ ToolUnknownError              tool.unknown
     ├─ PluginError                   plugin.failed   theirs: a plugin, named with its seam
     └─ ProviderError                 provider.*, model.unconfigured
 
@@ -57,7 +56,6 @@ KINDS: Final[dict[str, str]] = {
     "turn.mismatch": "no such turn, or not the running one",
     "input.unknown": "no such pending input",
     "approval.settled": "the approval was decided before",
-    "tool.unknown": "no such tool",
     "tool.exists": "a tool of that name exists",
     "interrupted": "the process ended before the work did",
     "invariant": "a rule of refold itself was broken",
@@ -243,12 +241,6 @@ class ApprovalSettledError(RefoldError):
     """The question was answered before, or was never asked."""
 
     kind = "approval.settled"
-
-
-class ToolUnknownError(RefoldError):
-    """No tool of that name."""
-
-    kind = "tool.unknown"
 
 
 class PluginError(RefoldError):

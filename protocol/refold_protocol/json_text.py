@@ -1,4 +1,4 @@
-"""Owns opaque JSON: values that refold carries but does not interpret, kept as their text.
+"""Opaque JSON: values that refold carries but does not interpret, kept as their text.
 
 Text is checked once, where it enters, by the standard library's scanner: msgspec keeps the last of two duplicate keys
 without a word, so it cannot be the judge. After that the text is never parsed and written again, which keeps it exact,

@@ -1,10 +1,10 @@
-"""Owns the comparison of a log's lines with the digests that its records carry, so that a change is found where it is.
+"""Comparison of a log's lines with the digests that its records carry, so that a change is found where it is.
 
 A record's digest is the only one known between its ends. After a record that does not fit there are two ways to go on,
 from what it says and from what its lines give; the next digest that is met shows which of them was right, and with that
 what was changed. Pure: lines and digests come in, breaks go out.
 
-Owns the pairing check: in a request, every call has exactly one result, and every result its call just before.
+Pairing check: in a request, every call has exactly one result, and every result its call just before.
 
 Pairing goes by position within the step: ids may repeat across turns. Providers refuse a history that breaks this, for
 ever; so it is checked wherever a request is vouched for.

@@ -1,4 +1,4 @@
-"""Owns the step from drafts to events: order, time, digest and summary of a batch, whole or not at all.
+"""Step from drafts to events: order, time, digest and summary of a batch, whole or not at all.
 
 Pure: the clock's reading comes in, nothing is kept. Both stores accept through this one function, so the double cannot
 drift from the real one. Knows nothing of where events go afterwards.

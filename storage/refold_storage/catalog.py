@@ -1,10 +1,10 @@
-"""Owns the record beside each log: the rows of `sessions`, and `recent`, the list that is sorted by last activity.
+"""Record beside each log: the rows of `sessions`, and `recent`, the list that is sorted by last activity.
 
 A row is written in the transaction of the events that it counts, so it can never disagree with the log unless something
 is broken; then SessionCorruptionError says so. Title, totals and last activity are a cache, all else is data. Every
 function works inside the caller's transaction.
 
-Owns counting a stored log anew: the summary that a list of sessions shows, from the events alone.
+Counting a stored log anew: the summary that a list of sessions shows, from the events alone.
 
 Chunks change no summary and are most of a log, so their lines are not decoded. Reads in batches and lets the event loop
 run between two.

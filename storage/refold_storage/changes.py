@@ -1,23 +1,23 @@
-"""Owns changes of the store that are no commit of a log, as a fork or a deletion: each in one transaction with full sync,
+"""Changes of the store that are no commit of a log, as a fork or a deletion: each in one transaction with full sync,
 in a thread of its own, because it may have to wait for the store's write lock.
 
 What the work refuses (a RefoldError) rolls the change back and is raised. When space ran out it may be tried again. After
 any other failure the environment is spoilt, as after a failed commit. Knows nothing of what is changed.
 
-Owns making a fork: a row whose segments name where the inherited events lie, and nothing else. No event is copied, so
+Making a fork: a row whose segments name where the inherited events lie, and nothing else. No event is copied, so
 a fork costs the same whatever the length of the history.
 
 `children` says who needs whose events: under the numbers of origin and fork, the last seq that the fork inherits from that
 origin, and its digest. Works inside the caller's transaction; never touches a record.
 
-Owns what goes when a session goes: its row, its place among the recent ones, and every record that no fork needs.
+What goes when a session goes: its row, its place among the recent ones, and every record that no fork needs.
 
 What forks need stays under the session's number without a row, as a hidden origin, and goes with the last of them: a mark
 in `children` (`HIDDEN` in the fork's place) says that nobody else keeps it. Forks name the first owners of what they
 inherited, so no origin needs another one. Works inside the caller's transaction; the pages go back to the store, not to
 the file system.
 
-Owns rebuilding what the catalogue caches: the summary of every session from its log, and the list of recent ones.
+Rebuilding what the catalogue caches: the summary of every session from its log, and the list of recent ones.
 
 Each session is counted under its lease, so that no writer's own count is overwritten by an older one; a session that
 somebody writes, and one that cannot be read, is passed over and named. Cancelled between two sessions it has rebuilt some.

@@ -1,15 +1,15 @@
-"""Owns what one commit puts into the database for one session: records, row and the place among recent sessions.
+"""Content of one commit: what it puts into the database for one session: records, row and the place among recent sessions.
 
 Runs inside the commit thread's transaction and touches nothing else, so it can be repeated after the map grew. The store
 must still stand where this writer left it: if it does not, somebody wrote past the lease, and nothing is written.
 
-Owns one commit from beginning to end: the transaction over all shares, its repetition after the map grew, and what
+Commit from beginning to end: the transaction over all shares, its repetition after the map grew, and what
 each kind of failure means.
 
 Space that ran out means: try again later. A session whose store moved under it is left out. Everything else means that
 the environment cannot be trusted any more. Runs on the commit thread; decides, and leaves acting on it to the caller.
 
-Owns the commit thread of an environment: when accepted events are written, and who is told what became of them.
+Commit thread of an environment: when accepted events are written, and who is told what became of them.
 
 It commits at once when somebody waits for a flush, else 200 ms after the oldest unwritten event (50 ms while another
 process follows) or at 256 KiB; all sessions that have something go into one transaction. When space ran out nothing is

@@ -1,9 +1,9 @@
-"""Owns looking at a stored log record by record, whatever state it is in: damage becomes an item, and the walk goes on.
+"""Walk over a stored log record by record, whatever state it is in: damage becomes an item, and the walk goes on.
 
 Keys are trusted to say where records begin; a record that does not fit between its key and the next one is damage. Never
 raises for what a record holds, never repairs. How the rest of refold reads, `reading.py`, stops at the first damage.
 
-Owns checking a stored log against its own digests: the whole chain, event by event, from the lines alone.
+Check of a stored log against its own digests: the whole chain, event by event, from the lines alone.
 
 What is recorded beside the lines, a digest at the end of each record and one in the session's row, must be what the
 lines give. Works on any handle; reads in batches and keeps nothing.

@@ -1,4 +1,4 @@
-"""Owns the answer to one question: does a folder lie on a file system over which LMDB's locks and map can be trusted?
+"""Test of a file system: whether a folder lies on one over which LMDB's locks and map can be trusted?
 
 Locks and shared memory do not hold between machines, so a store on a network file system is refused before anything is
 opened. Never opens a store.

@@ -1,11 +1,11 @@
-"""Owns the one LMDB environment of a store in this process: its transactions, the gate around them, and the map's size.
+"""One LMDB environment of a store in this process: its transactions, the gate around them, and the map's size.
 
 Rules that nothing else has to know: read transactions are short and never nested; the map is changed only while no
 transaction of this process is open; it grows up to a configured end, and follows when another process grew it. After a
 commit failed for a reason that is not space, or after a fork, the environment is unusable for good. Knows nothing of
 sessions.
 
-Owns what can be told of a store's state without reading any log: its size, its map, who reads it right now.
+Vitals of a store, without reading any log: its size, its map, who reads it right now.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Owns what is said of a session beside its log: the record, where a fork comes from, what a new session is made with.
+"""Record of a session beside its log: the record, where a fork comes from, what a new session is made with.
 
 Data only. `interface.py`, which uses all but `Parent`, names them again.
 
-Owns the seam between the log and whoever uses it: what a store and a handle promise, and the record beside a log.
+Interface of storage: what a store and a handle promise, and the record beside a log.
 
 Two implementations keep these promises, the LMDB store (`lmdb_store.py`) and the in-memory double (`memory.py`); one
 conformance suite runs against both. The promises in short: `append` is acceptance, `flush` is durability; storage

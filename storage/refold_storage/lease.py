@@ -1,4 +1,4 @@
-"""Owns who may write a session: one lock file per session, `leases/<first two>/<sha256 of the id>.lock`.
+"""Right to write a session: one lock file per session, `leases/<first two>/<sha256 of the id>.lock`.
 
 The lock is `flock`'s, so the operating system frees it when its holder dies, however it dies. The file says who holds it,
 for error messages, and is never unlinked while the store is in use: a second owner could lock a new file beside the old

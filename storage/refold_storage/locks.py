@@ -1,24 +1,15 @@
-"""Owns how a process that follows a session makes itself known to the one that writes it: a shared lock on `<lease>.follow`.
+"""Locks and notes of a store, and of those who follow a session.
 
-The follower holds it for as long as it follows, and the operating system frees it when the process dies; the owner asks
-now and then whether anybody holds it, and commits sooner then. It is a courtesy and decides nothing: without the file
-followers just see events later. Knows nothing of logs.
+A process that follows a session holds a shared lock on `<lease>.follow` for as long as it does. The owner asks now and then
+whether anybody holds it, and commits sooner then. It is a courtesy: without the file followers just see events later.
 
-Owns finding out who holds a lock of the operating system on a file, where it says so: Linux does, in /proc/locks.
-
-For messages only: what it gives may be out of date, and in a container it may be nobody. Decides nothing.
-
-The locks on a store as a whole. One says who has it open: a `flock` on `store.lock`, shared by every process for as long
+Two locks are on a store as a whole. One says who has it open: a `flock` on `store.lock`, shared by every process for as long
 as it has the store open, and taken alone by `compact_store`, which replaces the data file. The other one says whose turn it
-is to open or close it: a `flock` on the folder itself.
+is to open or close it: a `flock` on the folder itself. Where both are taken: first the one on the file, then the one on the
+folder. The operating system frees all of them when a process dies, however it dies.
 
-Where both are taken: first the one on the file, then the one on the folder. The operating system frees them when a process
-dies, however it dies. Decides nothing else; who may write a session is `lease.py`'s business.
-
-Owns a note: which process holds the store's write lock, or held it last. It is for error messages and decides nothing.
-
-LMDB does not say who holds its lock, so whoever has it writes its process id into a small file beside the store. The
-note is never synced and may be out of date.
+For messages only: who holds a lock, where the system says so (Linux does, in /proc/locks), and a note of the process that
+holds the store's write lock or held it last, because LMDB does not say. Either may be out of date and decides nothing.
 """
 
 from __future__ import annotations

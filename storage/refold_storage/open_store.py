@@ -1,4 +1,4 @@
-"""Owns how a store in LMDB is opened: its settings, and their defaults.
+"""Opening of a store in LMDB, with its settings and their defaults.
 
 The first open of a store may wait for its write lock, so it runs in a thread of its own and has a time limit.
 """

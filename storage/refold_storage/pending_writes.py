@@ -1,4 +1,4 @@
-"""Owns what one session has accepted and not yet committed: the meeting place of its handle and the commit thread.
+"""Pending writes: what one session has accepted and not yet committed, the meeting place of its handle and the commit thread.
 
 The handle adds at the end, the commit thread takes a share and writes it, and the handle drops what it was told is
 durable. The commit queue's lock guards what both use; methods say who calls them and whether the lock is held. Knows

@@ -1,16 +1,16 @@
-"""Owns reading a committed log: from any seq, in bounded batches, each in one short transaction.
+"""Reading of a committed log: from any seq, in bounded batches, each in one short transaction.
 
 A seq is found by a seek: the last record that begins at or before it, under the number of the section in which it lies.
 Records may be extended and repacked between two batches, so a batch never relies on the borders of the one before.
 Storage never cuts and never repairs: what does not hold together raises SessionCorruptionError with the seq where it stops.
 
-Owns who is told of a handle's progress: observers of accepted batches, watchers of the durable seq.
+Listeners of a handle's progress: observers of accepted batches, watchers of the durable seq.
 
 They run synchronously, in the order in which they came. What one raises is logged and contained, because the log has
 changed already when it is called; one that takes long is named in the log, because everybody waits for it. Knows nothing
 of where events are kept.
 
-Owns the handle of a session that was opened for reading: the committed log as of the last refresh.
+Handle of a session that was opened for reading: the committed log as of the last refresh.
 
 Other processes may append meanwhile; what this handle shows moves only with `refresh`. It holds no lease, no transaction
 and no event. Never writes.

@@ -1,11 +1,11 @@
-"""Owns the keys of the databases: fixed widths, whatever ids look like, and big-endian, so that keys sort as numbers do.
+"""Keys of the databases: fixed widths, whatever ids look like, and big-endian, so that keys sort as numbers do.
 
     sessions   SHA-256 of the session's id (32 bytes)      records   session number, first seq (16 bytes)
     recent     last activity in ms, number (16 bytes)      children  origin's number, fork's number (16 bytes)
 
 Knows nothing of values.
 
-Owns the answer to: under which session's number does an event of a log lie? A fork keeps no copy of what it inherited.
+Segments: under which session's number an event of a log lies. A fork keeps no copy of what it inherited.
 
 It names segments instead: runs of events that lie under the numbers of other sessions, its *origins*. They are resolved
 when a fork is made, so a fork of a fork names the first owners and a read never follows a chain of parents. Pure.

@@ -1,10 +1,10 @@
-"""Owns the preset dictionary that records are deflated with: a constant of format version 0.
+"""Preset dictionary that records are deflated with: a constant of format version 0.
 
 Every record of every store of this version was written with exactly these bytes, so they never change: another text is
 another format version, and a test pins their digest. The lines are typical events, the most frequent kind last, because
 deflate spends fewer bits on what is near. Knows nothing of events beyond their looks.
 
-Owns the bytes of a record: a run of consecutive events of one session as one value of the `records` database.
+Bytes of a record: a run of consecutive events of one session as one value of the `records` database.
 
     offset  size  field
          0     1  version, 0
@@ -19,7 +19,7 @@ Integers are big-endian. Where a run begins stands in its key. Nothing here deco
 lines come out, or SessionCorruptionError says where the log stops being right. Of a run of chunks alone a reader that needs
 none of them learns as much from the head.
 
-Owns where one record ends and the next begins: borders follow from sizes and never mean anything.
+Borders of records: borders follow from sizes and never mean anything.
 
 A record takes lines until it holds 256 or its value would pass MAX_RUN_BYTES; an event that needs more stands alone. How
 well a run deflates is only known after deflating it, so a border is found by a few tries around a guess. Pure.

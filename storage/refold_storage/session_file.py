@@ -1,16 +1,16 @@
-"""Owns the first line of an export: the session's record as a line of JSON, written and read.
+"""First line of an export: the session's record as a line of JSON, written and read.
 
     {"type":"refold/session","format":0,"id":…,"cwd":…,"createdAt":…,"tail":…,"headDigest":…,"writers":[[…,0]]}
 
 with `parent` where the session is a fork and `archived` where it is. Behind it stands each event's exact line. Whatever is
 a cache, as the title, is left out. A reader takes what one writer writes and nothing else: what it does not know, it refuses.
 
-Owns an export as lines: the session's record, then each event's exact line, up to the first damage where there is one.
+Export as lines: the session's record, then each event's exact line, up to the first damage where there is one.
 
 Reads the log twice: the record says where the log ends and with which digest, so everything is checked before the first
 line goes out. Knows no file and writes nothing.
 
-Owns reading an export from its bytes: lines, each with its number, so that what is wrong with a file is named by its line.
+Reading of an export from its bytes: lines, each with its number, so that what is wrong with a file is named by its line.
 
 The lines go to `Store.import_session` as they are; an export that was changed on its way is refused, never mended: a byte
 order mark, line ends of another system and a missing end are changes too. Knows no file; reads each byte once.

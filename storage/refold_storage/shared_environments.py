@@ -1,4 +1,4 @@
-"""Owns the rule of one environment per process: a second open of a store shares the first one's, found by the identity
+"""Rule of one environment per process: a second open of a store shares the first one's, found by the identity
 of the data file and not by the spelling of its path.
 
 LMDB's locks belong to the process: opening the file twice, or using it in a forked child, would lose them without a word.

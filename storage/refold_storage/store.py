@@ -1,9 +1,9 @@
-"""Owns what happens to sessions as a whole in the LMDB store: fork, deletion, archiving, import, counting anew.
+"""Changes of whole sessions in the LMDB store: fork, deletion, archiving, import, counting anew.
 
 Each takes the lease that it needs and makes its change in a transaction of its own. What has begun is finished even when
 its caller is cancelled, and before the store is closed: a lease must not be freed in the middle. Knows no open handle.
 
-Owns the sessions of a store in LMDB: creating, opening, finding and listing them.
+Sessions of a store in LMDB: creating, opening, finding and listing them.
 
 It only puts parts together: leases say who may write, the commit thread writes, handles read. All calls belong to the
 event loop's thread. How a store is opened is `lmdb_store.py`'s business.

@@ -1,4 +1,4 @@
-"""Owns compacting a store: its data file is copied without what is free, and the copy takes its place in one rename.
+"""Compaction of a store: its data file is copied without what is free, and the copy takes its place in one rename.
 
 Only this shrinks the file, and only this makes the bytes of deleted sessions vanish from it. The store must be open
 nowhere; while this runs nobody can open it. A process that is killed at whatever moment leaves the old file or the new

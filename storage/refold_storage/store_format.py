@@ -1,4 +1,4 @@
-"""Owns how a store is recognised: LMDB's file header, the `meta` database, and the set of databases of format version 0.
+"""Format of a store: LMDB's file header, the `meta` database, and the set of databases of format version 0.
 
 Only looks, except for `create_databases`, which makes a new store in one transaction. Whatever is not a store of this
 version is refused before a byte is written: it may be somebody else's data.

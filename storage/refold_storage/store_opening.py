@@ -1,4 +1,4 @@
-"""Owns how an environment is opened: which folders can hold a store, with which settings LMDB opens it, how a new one
+"""Opening of an LMDB environment: which folders can hold a store, with which settings LMDB opens it, how a new one
 is made.
 
 Never writes into a folder that holds something else than a store of this version. LMDB opens and closes it in this process's

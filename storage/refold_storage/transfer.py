@@ -3,7 +3,7 @@
 Pure, and fed batch by batch. Both stores import through it. What may follow what is judged by the fold that judges what is
 written here; a foreign event is kept whether or not this process knows its type.
 
-Owns reading a log into the store: in transactions of bounded size, hidden until the last one, which writes the row.
+Import of a log into the store: in transactions of bounded size, hidden until the last one, which writes the row.
 
 Until then the records lie under a number that no row has, marked as a hidden origin's are; whatever a crash leaves of them
 is swept by `compact_store`. Any number of sessions may go on writing meanwhile. Knows nothing of files.

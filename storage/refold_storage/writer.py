@@ -1,4 +1,4 @@
-"""Owns the handle of a session that was opened for writing: acceptance, the flush barrier, and reads that see both what
+"""Handle of a session that was opened for writing: acceptance, the flush barrier, and reads that see both what
 is committed and what is only accepted.
 
 It holds the session's lease until it is closed. Everything here runs on the event loop's thread; the commit thread works

@@ -1,4 +1,4 @@
-"""Owns the look at a store after a kill: that every fact is there, and that whoever opens it next finds it whole.
+"""Look at a store after a kill: that every fact is there, and that whoever opens it next finds it whole.
 
 In this order: what is on disk, before anybody writes; what opening for writing adds, once; the next request. Reads as the
 product does, through its own store and views, in a process of its own.

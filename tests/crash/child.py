@@ -1,4 +1,4 @@
-"""Owns the process that will be killed: a whole daemon over a real store, its client, a model that needs no network.
+"""Process that will be killed: a whole daemon over a real store, its client, a model that needs no network.
 
 Everything between the wire and the disk is the real thing. Runs in a forked child, and changes nothing but that: the place
 of the provider, the fail point that it is to end at, and a probe that tells of each accepted batch.

@@ -1,4 +1,4 @@
-"""Owns `python -m tests.crash.full_disk [--moments N] [--seed S] [--way tmpfs|limit]`: the disk of a working daemon becomes
+"""`python -m tests.crash.full_disk [--moments N] [--seed S] [--way tmpfs|limit]`: the disk of a working daemon becomes
 full at N different moments, stays so until the daemon has said it, and has space again; then the same daemon must go on.
 
 `tmpfs` fills a file system of 4 MiB of its own (as root, where the machine lets us mount one); `limit` has no file become

@@ -1,4 +1,4 @@
-"""Owns one kill: a child lives, alone or beside another one, and is killed; then a third process looks at what was left.
+"""Kill: a child lives, alone or beside another one, and is killed; then a third process looks at what was left.
 
 A neighbour works on the same store and goes on when the other one is dead, whatever that held: the store's write lock, a
 session. It is killed too, somewhat later.

@@ -1,4 +1,4 @@
-"""Owns the model of the crash harness: it draws its replies from a seed, and says which body it was sent before the first
+"""Model of the crash harness: it draws its replies from a seed, and says which body it was sent before the first
 chunk of its reply.
 
 Replies are text in pieces, calls that read, calls that write, cut streams and refusals; who asks for a summary mostly gets

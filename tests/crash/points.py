@@ -1,4 +1,4 @@
-"""Owns the table of fail points: places between two steps at which a child of the harness ends itself by SIGKILL.
+"""Table of fail points: places between two steps at which a child of the harness ends itself by SIGKILL.
 
 Nothing of it is in the product: each row puts itself around named functions of it, in the child alone, after the fork.
 """

@@ -1,4 +1,4 @@
-"""Owns what the next writer does after a kill: it opens the log, once and again, and goes on with a prompt."""
+"""What the next writer does after a kill: it opens the log, once and again, and goes on with a prompt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns what the clients of one store were told, over all lives of its daemons: the facts that no kill may take back.
+"""What the clients of one store were told, over all lives of its daemons: the facts that no kill may take back.
 
 A fact is a reply, or an event whose seq is not above a `durable` that was told. Events that were told before they were durable
 are kept apart: they may be missing, but where they are there they must be the same. Fed with the pipe of each life.

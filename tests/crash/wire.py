@@ -1,4 +1,4 @@
-"""Owns the connection between a daemon and its client in one process: every message goes through the pipe first.
+"""Connection between a daemon and its client in one process: every message goes through the pipe first.
 
 The transport keeps the promises of `transport.py`; what the daemon sends counts as told the moment it was sent, which is the
 strictest reading. The client asks, answers and remembers nothing.

@@ -1,4 +1,4 @@
-"""Owns asking a provider in tests: opening one for an address, and gathering what it gives and how it ends."""
+"""Asking a provider in tests: opening one for an address, and gathering what it gives and how it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns logs of requests whose bodies are real, and what the attribution fold says of them."""
+"""Logs of requests whose bodies are real, and what the attribution fold says of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns the ways in which a provider fails, as answers for the fake provider, with what must become of each turn.
+"""Ways in which a provider fails, as answers for the fake provider, with what must become of each turn.
 
 In the notation of the failure cases. Whatever happens, the next prompt of the session must make a well-formed request.
 """

@@ -1,4 +1,4 @@
-"""Owns the client's side of a transport under test: in memory, over pipes and over a pair of sockets.
+"""Client's side of a transport under test: in memory, over pipes and over a pair of sockets.
 
 What the client of a real transport reads is read by a thread, so that the event loop under test stays free.
 """

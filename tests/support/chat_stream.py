@@ -1,4 +1,4 @@
-"""Owns the writing of chat-completions streams for tests, in the notation of the failure cases: events, chunks, calls.
+"""Writing of chat-completions streams for tests, in the notation of the failure cases: events, chunks, calls.
 
 Whoever plays a provider builds its answer from these pieces and joins or cuts the bytes as it likes.
 """

@@ -1,4 +1,4 @@
-"""Owns a client that talks to an endpoint in the same process, through the transport's double."""
+"""Client that talks to an endpoint in the same process, through the transport's double."""
 
 from __future__ import annotations
 

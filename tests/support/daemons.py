@@ -1,4 +1,4 @@
-"""Owns whole daemons for tests: `refold serve` over real pipes, with a store, a workspace and a configuration of their own.
+"""Whole daemons for tests: `refold serve` over real pipes, with a store, a workspace and a configuration of their own.
 
 Replies are scripted (the rehearsal provider's script) or played by a fake provider, where a reply must wait until the test
 says go on. What a daemon recorded is read here by another process than the one that wrote it: this one.

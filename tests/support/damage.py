@@ -1,4 +1,4 @@
-"""Owns damage for tests: a store's records changed with raw LMDB, past everything that watches over them.
+"""Damage for tests: a store's records changed with raw LMDB, past everything that watches over them.
 
 Nothing here goes through the store's own code but the reading and writing of a record's bytes. The session is the one with
 the highest number, unless a number is given.

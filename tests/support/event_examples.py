@@ -1,4 +1,4 @@
-"""Owns one example of each event type, and the golden lines that are made from them.
+"""Example of each event type, and the golden lines that are made from them.
 
 A golden line is the form in which a log of FORMAT_VERSION 0 holds that example: it changes only if the format does, and
 then every log that exists is unreadable. Run as a program (`make golden`) this writes them anew.
@@ -41,8 +41,6 @@ from refold_protocol.session.events import (
     SteeringMessage,
     StepEnd,
     StepStart,
-    Todo,
-    TodoWrite,
     ToolCall,
     ToolErrorInfo,
     ToolResult,
@@ -154,7 +152,6 @@ EXAMPLES: dict[str, Draft] = {
     "compact/summary": Draft(CompactSummary("They asked why.", ((1, 4), (6, 9)), 5200, "chain", 512, Usage(900, 40))),
     "compact/end": Draft(CompactEnd(TurnError("provider.refused", "The model would not sum up."))),
     "session/title": Draft(SessionTitle("Why the build is red", _CLIENT)),
-    "todo/write": Draft(TodoWrite((Todo("Read the log", "completed"), Todo("Fix it", "in_progress")))),
 }
 """One draft for each row of EVENT_TYPES, with as many fields set as make sense together."""
 

@@ -1,4 +1,4 @@
-"""Owns exports for tests: sessions to export, their bytes, and what damage does to bytes."""
+"""Exports for tests: sessions to export, their bytes, and what damage does to bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns a provider for tests that plays what it is told: statuses, headers, bytes write by write, broken connections.
+"""Provider for tests that plays what it is told: statuses, headers, bytes write by write, broken connections.
 
 A real HTTP/1.1 server on the loopback interface, in a thread of its own, so that it serves asynchronous tests and daemons
 in other processes alike. It records each request exactly as it came. A request for which no answer is left is answered

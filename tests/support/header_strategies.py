@@ -1,4 +1,4 @@
-"""Owns hypothesis strategies for epoch headers that are related: each is an edit of another, as a session would make it.
+"""Hypothesis strategies for epoch headers that are related: each is an edit of another, as a session would make it.
 
 Headers are canonical. Lines and names come from small sets, so that equal lines, lines that move and tools that come back
 are frequent; the sets hold every character that something takes for a line break. Unrelated headers: `strategies.headers`.

@@ -1,4 +1,4 @@
-"""Owns random logs: each next event is drawn from those that the grammar lets follow.
+"""Random logs: each next event is drawn from those that the grammar lets follow.
 
 `moves` proposes events that are right and events that are wrong where they would stand; the grammar alone chooses among
 them. So a random log is what the grammar calls well formed, and a test may hold that against rules of its own. What no

@@ -1,4 +1,4 @@
-"""Owns the writing of whole logs for tests: event by event under the log's own grammar, with the folds kept beside.
+"""Writing of whole logs for tests: event by event under the log's own grammar, with the folds kept beside.
 
 Events are sealed as a writer seals them, so their lines are exact. Times are TIME plus the seq. A part of a turn that a
 test does not care about (its header, its request) is put in by the method that needs it. `log_strategies.py` draws

@@ -1,4 +1,4 @@
-"""Owns one session of the in-memory double: its committed log, and the handle of one who has it open.
+"""Session of the in-memory double: its committed log, and the handle of one who has it open.
 
 One handle class serves both accesses, because there is nothing to be careful about here: no thread, no disk, no other
 process. What it must share with the real handles is behaviour, and the conformance suite says so.

@@ -1,4 +1,4 @@
-"""Owns the in-memory double of the store: the same promises, no disk. For tests, and for trying things out.
+"""In-memory double of the store: the same promises, no disk. For tests, and for trying things out.
 
 Acceptance is the real store's (`accept.py`); durability is a second list to which a flush moves what was accepted.
 Nothing is committed by itself, so a test decides what a crash would leave: `after_crash` gives a store that holds just

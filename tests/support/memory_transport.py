@@ -1,4 +1,4 @@
-"""Owns the double of a transport: bytes that a test puts in, frames that it takes out, and a client that may stop reading.
+"""Double of a transport: bytes that a test puts in, frames that it takes out, and a client that may stop reading.
 
 Keeps every promise of `transport.py`; the conformance suite runs against both.
 """

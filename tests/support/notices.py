@@ -1,4 +1,4 @@
-"""Owns looking at `session/events` as they come over the wire, and the rules that hold for each of them whatever happens."""
+"""Looking at `session/events` as they come over the wire, and the rules that hold for each of them whatever happens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns plugin files for tests with whole processes: each test writes what it needs into its place."""
+"""Plugin files for tests with whole processes: each test writes what it needs into its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns what tests of the session prefix share: composing with the built-in contributors, and telling openers from history."""
+"""What tests of the session prefix share: composing with the built-in contributors, and telling openers from history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns strategies and examples of requests: headers and histories that an encoder may meet.
+"""Strategies and examples of requests: headers and histories that an encoder may meet.
 
 Unlike the strategies that follow the annotations, these keep the rules of recorded data: options that some release wrote,
 `extra` that is an object, images whose bytes exist.

@@ -1,4 +1,4 @@
-"""Owns one example of each method's messages, and the golden files that are made from them.
+"""Example of each method's messages, and the golden files that are made from them.
 
 A golden file holds the bodies of a request and its reply, or of a notification, one a line, exactly as they go over the
 wire. `schema.json` holds the method table. Run as a program (`make golden`) this writes all of

@@ -1,4 +1,4 @@
-"""Owns the other process in tests of the store: `python -m tests.support.store_child COMMAND FOLDER [ARGUMENT]`.
+"""Other process in tests of the store: `python -m tests.support.store_child COMMAND FOLDER [ARGUMENT]`.
 
 It says `ready` or a number a line on standard output, does a further step for each line on standard input, and ends when
 that is closed. `StoreChild` is the parent's side.

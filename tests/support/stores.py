@@ -1,4 +1,4 @@
-"""Owns what tests of the store share: drafts, a clock that is turned by hand, fault injection, and the two kinds of store.
+"""What tests of the store share: drafts, a clock that is turned by hand, fault injection, and the two kinds of store.
 
 Both kinds are driven through one small class, so that the conformance suite cannot tell them apart.
 """

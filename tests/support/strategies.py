@@ -1,4 +1,4 @@
-"""Owns hypothesis strategies for everything that a log can hold, derived from the annotations of the structs.
+"""Hypothesis strategies for everything that a log can hold, derived from the annotations of the structs.
 
 A struct that is added to the vocabulary is covered from that moment on. Text prefers what breaks naive code: line breaks
 that are not line breaks, quotes, halves of escapes, characters outside the BMP. Never gives lone surrogates or NaN.

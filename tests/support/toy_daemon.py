@@ -1,4 +1,4 @@
-"""Owns a daemon that does nothing useful: handlers that echo, wait, fail and misbehave, for tests of the connection.
+"""Daemon that does nothing useful: handlers that echo, wait, fail and misbehave, for tests of the connection.
 
 `python -m tests.support.toy_daemon` serves on standard input and output through the real boot, transport and endpoint.
 """

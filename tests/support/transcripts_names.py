@@ -1,4 +1,4 @@
-"""Owns the names that stand in transcripts for what differs from run to run: ids, writers, digests, processes, places.
+"""Names that stand in transcripts for what differs from run to run: ids, writers, digests, processes, places.
 
 A thing gets its name when it is told first (`S1`, `I1`, `I2`, …), so that a name depends on the story alone, and the same
 thing has the same name all through it. Knows the keys of the protocol, never what events mean.

@@ -1,4 +1,4 @@
-"""Owns how transcripts show requests and their replies: one line a request, one a reply, one more for each row of a view.
+"""How transcripts show requests and their replies: one line a request, one a reply, one more for each row of a view.
 
 Takes values whose ids have names already.
 """

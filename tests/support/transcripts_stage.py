@@ -1,4 +1,4 @@
-"""Owns the stage on which a story plays: real daemons over pipes, and the transcript that grows as they are asked.
+"""Stage on which a story plays: real daemons over pipes, and the transcript that grows as they are asked.
 
 What is told and when is the story's choice, so that a transcript does not depend on how replies and notifications
 interleave: a request and its reply, then the log up to an event that the story waits for, then the next request. Every

@@ -42,7 +42,6 @@ WORDS: Final[dict[tuple[str, str], str]] = {
     ("ApprovalSubject", "kind"): '"command" | "diff" | "path" | "text"',
     ("ApprovalDecided", "outcome"): '"allowed" | "denied" | "cancelled"',
     ("ApprovalDecided", "scope"): '"once" | "session"',
-    ("Todo", "status"): '"pending" | "in_progress" | "completed"',
 }
 """Members of text that hold one of some words, with those words. What is open has `Foreign` beside them."""
 

@@ -1,8 +1,8 @@
-"""Owns what the rows of the attribution fold mean: the verdict on a request, and the reasons in words for a person.
+"""Report of the prefix cache: the verdict on a request, and the reasons in words for a person.
 
 A verdict may look at the whole log: whether a provider reports cached tokens at all shows only where it does so. Pure.
 
-Owns the explanation of one request against an earlier one of the same log, whichever two they are.
+Explanation of one request against an earlier one of the same log, whichever two they are.
 
 Gathers the requests of a log while it is fed, then compares any two. Keeps no bodies: requests share their histories, so
 a gathered request costs little. Words and verdicts are `cache_words.py`'s.

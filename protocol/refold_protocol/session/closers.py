@@ -1,4 +1,4 @@
-"""Owns what a log that ends in open work still needs: the closers, and the partial reply that the loop writes as well.
+"""Closers: what a log that ends in open work still needs, and the partial reply that the loop writes as well.
 
 Pure and deterministic: the same events give the same closers, byte for byte, because their times reuse the last event's.
 The resumer appends them; a cold read applies them in memory. Storage never does either.

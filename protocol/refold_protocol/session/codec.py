@@ -1,9 +1,9 @@
-"""Owns the way between an event and its JSON line, and the rules of the envelope.
+"""Way between an event and its JSON line, and the rules of the envelope.
 
 A line is written once, when the writer accepts the event, and never again: reading back, forking, exporting and sending
 all use those bytes. `seal` is the only maker of lines, `decode_event` the only reader. Never looks at earlier events.
 
-Owns the digest chain: one SHA-256 per event, over the one before and the event's exact line.
+Digest chain: one SHA-256 per event, over the one before and the event's exact line.
 
 d(−1) = SHA-256("refold log 0") for every session; d(n) = SHA-256(d(n−1) ‖ line). It runs per event, so how lines are
 grouped in a store never matters, and a fork goes on from its parent's digest. It shows accidents and truncation, not an

@@ -1,8 +1,8 @@
-"""Owns the data of events about the course of a session: instances, settings, inputs, turns, steps and messages.
+"""Data of events about the course of a session: instances, settings, inputs, turns, steps and messages.
 
 Shapes only; the table that names their event types is in `events.py`. Every struct tolerates fields it does not know.
 
-Owns the data of events about requests and their effects: headers, bytes sent, tools, approvals, compaction, titles.
+Data of events about requests and their effects: headers, bytes sent, tools, approvals, compaction, titles.
 
 Shapes only; the table that names their event types is in `events.py`. Every struct tolerates fields it does not know.
 
@@ -367,19 +367,6 @@ class SessionTitle(Struct, frozen=True, gc=False):
 
     title: str
     by: Source
-
-
-class Todo(Struct, frozen=True, gc=False):
-    """One line of a plan: `status` is `pending`, `in_progress` or `completed`."""
-
-    content: str
-    status: str
-
-
-class TodoWrite(Struct, frozen=True, gc=False):
-    """The whole plan; the last one wins."""
-
-    todos: tuple[Todo, ...]
 
 
 class EndKind(Struct, frozen=True, gc=False):

@@ -1,11 +1,11 @@
-"""Owns the vocabulary of the session log: the envelope and the table of event types.
+"""Vocabulary of the session log: the envelope and the table of event types.
 
 `EVENT_TYPES` is the one table of types. Types that are not in it are foreign: a plugin's, or a later release's. Their
 data is kept as text. The structs of data are in `course_data.py` and `effect_data.py` and named here once more, so that
 users of events import them from one place. Every struct tolerates fields it does not know, because the stored line, not
 the struct, is the truth. Never reads or writes JSON itself (`codec.py` does).
 
-Owns which foreign event types this process can read: those that its plugins registered, beside the vocabulary.
+Foreign event types that this process can read: those that its plugins registered, beside the vocabulary.
 
 The one piece of state in the core that is not an argument. It says what the running code knows, as an import does, and it
 shapes nothing: a foreign event is log-only, every fold passes it by, so a request is the same whether its type is known or
@@ -52,8 +52,6 @@ from refold_protocol.session.event_data import (
     SteeringMessage,
     StepEnd,
     StepStart,
-    Todo,
-    TodoWrite,
     ToolCall,
     ToolErrorInfo,
     ToolResult,
@@ -106,8 +104,6 @@ __all__ = [
     "StepEnd",
     "StepStart",
     "SurfaceOp",
-    "Todo",
-    "TodoWrite",
     "ToolCall",
     "ToolErrorInfo",
     "ToolResult",
@@ -163,7 +159,6 @@ EventData: TypeAlias = (
     | CompactSummary
     | CompactEnd
     | SessionTitle
-    | TodoWrite
     | ForeignData
 )
 
@@ -235,7 +230,6 @@ EVENT_TYPES: Final[dict[str, EventType]] = {
     "compact/summary": EventType(CompactSummary),
     "compact/end": EventType(CompactEnd),
     "session/title": EventType(SessionTitle),
-    "todo/write": EventType(TodoWrite),
 }
 """The vocabulary of FORMAT_VERSION 0."""
 

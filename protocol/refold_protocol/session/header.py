@@ -1,10 +1,10 @@
-"""Owns the delta codec of the epoch header: what changed between two headers, and the header that follows from a change.
+"""Delta codec of the epoch header: what changed between two headers, and the header that follows from a change.
 
 `system` changes by lines, split at `\n` only (a text that is absent has no lines): some lines at the start and at the end
 are kept, what lay between them is replaced. `tools` change by name: removed, changed in their place, added at the end.
 `config` and `messagePrefix` are replaced whole. Pure; knows neither events nor when a change is recorded.
 
-Owns the rules of the epoch header: its canonical form, its fold, and the draft that records a change of it.
+Rules of the epoch header: its canonical form, its fold, and the draft that records a change of it.
 
 Canonical: an empty system text, tool list, prefix or stop list is absent, numbers that stand for fractions are floats.
 Headers are compared by value, on every step; nobody announces changes, because an announcement can be forgotten. How a

@@ -1,9 +1,9 @@
-"""Owns content blocks, messages, stream chunks and token usage: the words that events and requests are made of.
+"""Content blocks, messages, stream chunks and token usage: the words that events and requests are made of.
 
 All are frozen structs of tuples, scalars and JSON text, so nothing that was recorded can be changed through a reference.
 Names on the wire are camelCase; tags stand in `type`. Knows nothing of events, sessions or providers.
 
-Owns the types of a request's non-historical part: the epoch header, its call config, its tools, and its delta.
+Types of a request's non-historical part: the epoch header, its call config, its tools, and its delta.
 
 The functions on them are in `header.py`; here are only shapes, so that events can name them.
 """

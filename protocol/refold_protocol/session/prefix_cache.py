@@ -1,15 +1,15 @@
-"""Owns the comparison of two requests of one log: how many bytes of their bodies agree, and where they part.
+"""Comparison of two requests of one log: how many bytes of their bodies agree, and where they part.
 
 Where the later request grew from the earlier one by appends alone, nothing is encoded: the recorded sizes tell. Else both
 bodies are made and compared, by the encoders that the log names, if this release has them. Why they part is not known
 here (`cache.py`).
 
-Owns what differs between two headers, part by part and short enough to be told.
+Differences of two headers, part by part and short enough to be told.
 
 Looks at the two headers alone, so it does not matter how the log recorded the change. It explains; the exact codec of
 header deltas is another matter and never uses this. Parts have the names of a body's segments.
 
-Owns the attribution fold: what each request of a log shares with the one before, and which events broke it.
+Attribution fold: what each request of a log shares with the one before, and which events broke it.
 
 A provider caches what stands at the beginning of a prompt, so a request costs least when its body begins with all of the
 one before. Whatever can break that is an event: a header event, or a replace on the surface. A step of the fold costs what

@@ -1,10 +1,10 @@
-"""Owns the surface projection: what the model sees of one event. Part of FORMAT_VERSION 0.
+"""Surface projection: what the model sees of one event. Part of FORMAT_VERSION 0.
 
 The result for a recorded event never changes: a golden file per type holds it. Other words need a new `envelope`
 value. Placeholders such as "(no output)" are recorded in events, never added here. An event is projected without
 looking at any other one.
 
-Owns what may stand inside an envelope such as `<context source="…">…</context>`: nothing that closes it.
+Escaping for the inside of an envelope such as `<context source="…">…</context>`: nothing that closes it.
 
 A file or a program must not be able to end the envelope and go on as somebody else. The projection puts the envelope around
 what is recorded, and never changes; so this is applied where content comes in. A text without a closing tag keeps its bytes.

@@ -1,14 +1,14 @@
-"""Owns the Request: what a model is asked, independent of any provider's wire form, and its canonical digest.
+"""Request: what a model is asked, independent of any provider's wire form, and its canonical digest.
 
 A Request is its header and its history; nothing else can reach an encoder. Messages go to the provider in this order:
 system (from the header), the header's message prefix, the history. Built by `rebuild.py`, never by hand outside tests.
 
-Owns the request for a summary: what a compaction asks its model, from what its `compact/start` recorded.
+Request for a summary: what a compaction asks its model, from what its `compact/start` recorded.
 
 It replays the header in force and the region's messages as they were sent before, and puts its instructions last: so a
 provider finds nearly all of it in its cache. Pure; `rebuild.py` says for which compaction of a log it is made.
 
-Owns the reconstruction boundary: which request follows from a log.
+Reconstruction boundary: which request follows from a log.
 
 The messages of the request of step S are the header's message prefix and the projection of the surface as it was strictly
 before S's `step/start`; its header is the fold up to and including S's own header event. The loop, the live check and the

@@ -1,4 +1,4 @@
-"""Owns the summary fold: what a session list shows of a log. A cache beside the log; it can be rebuilt from it any time.
+"""Summary fold: what a session list shows of a log. A cache beside the log; it can be rebuilt from it any time.
 
 Never decides anything: whoever needs the truth folds the events.
 """

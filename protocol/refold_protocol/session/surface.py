@@ -1,4 +1,4 @@
-"""Owns the surface fold: which events the model sees now, in which order, and the rules of replacing them.
+"""Surface fold: which events the model sees now, in which order, and the rules of replacing them.
 
 A node's identity is its event's seq. An append goes to the tail; a replace takes the positional closed range between two
 current nodes and puts the new node there, after which seqs on the surface need not ascend. There is no delete: removing

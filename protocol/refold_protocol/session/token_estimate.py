@@ -1,14 +1,14 @@
-"""Owns how many characters of a text make a token: one figure for all text, or one for each kind of letters.
+"""Density of text: how many characters make a token. One figure for all text, or one for each kind of letters.
 
 The unit of text is the Unicode code point, so that an estimate depends on no encoding. Pure; knows no model's vocabulary:
 the figures of `script` were measured on one (`python -m tests.bench.density`), and rounded to the safe side.
 
-Owns the estimate of what a request costs in tokens where no provider counted it: log.md section 9's formula.
+Estimate of what a request costs in tokens where no provider counted it, by characters and density.
 
 Blocks, messages and headers are priced here and nowhere else: the meter, compaction and `prefix/compose` all ask here.
 Pure; knows no model's window. How many characters make a token is `density.py`'s matter.
 
-Owns what a meter must know of a model: its window and how its texts are priced; the rows that refold brings, and the
+What a meter must know of a model: its window and how its texts are priced; the rows that refold brings, and the
 error for a model of which too little is known.
 
 There is no window for models in general: a guess that is too large is found out by the provider's refusal, one that is too

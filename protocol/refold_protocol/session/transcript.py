@@ -1,4 +1,4 @@
-"""Owns the append-origin projection: what a person reads of a session.
+"""Append-origin projection: what a person reads of a session.
 
 All appended surface events in log order. Compaction copies never appear and originals never vanish; a compaction shows
 as a marker at its place, a vetoed prompt and an interrupted reply as what they are, a turn's end where it says more than

@@ -20,15 +20,16 @@ from refold_protocol.session.events import (
     ForeignData,
     Replace,
     SeqRange,
+    SessionTitle,
     StepStart,
     SurfaceOp,
-    TodoWrite,
     UserMessage,
 )
 from refold_protocol.session.messages import Source, TextBlock, TextDelta
 from tests.support.event_examples import EXAMPLES, example
 from tests.support.strategies import drafts, foreign_types, json_texts, json_values, texts
 
+TITLE = SessionTitle("On codecs", Source("client"))
 SEQ = 9
 NOW = 1_700_000_000_000
 
@@ -145,19 +146,19 @@ def test_a_foreign_type_takes_no_surface_op(op: SurfaceOp) -> None:
 )
 def test_sources_that_are_not_ascending_disjoint_and_earlier_are_refused(sources: tuple[SeqRange, ...]) -> None:
     with pytest.raises(InvalidEventError, match="sources"):
-        seal(Draft(TodoWrite(()), sources=sources), SEQ, NOW)
+        seal(Draft(TITLE, sources=sources), SEQ, NOW)
 
 
 @pytest.mark.parametrize("sources", [(), ((0, 8),), ((0, 0), (1, 1)), ((2, 3), (4, 8))])
 def test_ascending_disjoint_earlier_sources_are_kept(sources: tuple[SeqRange, ...]) -> None:
-    event = seal(Draft(TodoWrite(()), sources=sources), SEQ, NOW)
+    event = seal(Draft(TITLE, sources=sources), SEQ, NOW)
     assert event.sources == sources
     assert b'"sources":' in event.line
 
 
 def test_a_known_empty_provenance_differs_from_none_at_all() -> None:
-    assert b"sources" not in seal(Draft(TodoWrite(())), SEQ, NOW).line
-    assert b'"sources":[]' in seal(Draft(TodoWrite(()), sources=()), SEQ, NOW).line
+    assert b"sources" not in seal(Draft(TITLE), SEQ, NOW).line
+    assert b'"sources":[]' in seal(Draft(TITLE, sources=()), SEQ, NOW).line
 
 
 def test_a_draft_cannot_give_data_a_type_that_is_not_its_own() -> None:
@@ -202,7 +203,7 @@ def _read(line: bytes) -> None:
 def test_hostile_bytes_raise_nothing_but_a_corruption_error(line: bytes) -> None:
     _read(line)
     _read(b'{"type":"' + line)
-    _read(b'{"type":"todo/write","seq":0,"time":0,"data":' + line + b"}")
+    _read(b'{"type":"session/title","seq":0,"time":0,"data":' + line + b"}")
 
 
 @given(st.sampled_from(sorted(EVENT_TYPES)), st.data())

@@ -1,4 +1,4 @@
-"""The estimate of tokens: log.md section 9's formula, part by part."""
+"""The estimate of tokens, part by part."""
 
 from __future__ import annotations
 

@@ -28,7 +28,6 @@ from refold_protocol.session.events import (
     SessionSettings,
     SessionTitle,
     StepStart,
-    TodoWrite,
     ToolCall,
     ToolResult,
     TurnStart,
@@ -256,7 +255,6 @@ def test_a_replace_and_a_foreign_event_change_nothing_of_what_stands_open() -> N
         InputAccepted(InputId("in"), "steer", text_content("word"), CLIENT),
         SessionSettings("engine/chain"),
         SessionTitle("Why", CLIENT),
-        TodoWrite(()),
     ],
 )
 def test_what_is_not_execution_may_stand_anywhere(data: Any) -> None:
