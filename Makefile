@@ -45,6 +45,7 @@ golden: .venv/.dev ## Write golden files and generated documents anew; read the 
 	$(BIN)/python -m tests.support.rpc_examples
 	$(BIN)/python -m tests.support.reference_page
 	$(BIN)/python -m tests.support.transcripts
+	$(BIN)/python -m tests.support.invariants_page
 
 bench: .venv/.dev ## Run the benchmarks and print their figures (BENCH="turns startup" for some)
 	@for name in $(BENCH); do echo "== $$name"; $(BIN)/python -m "tests.bench.$$name" || exit 1; done

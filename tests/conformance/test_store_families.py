@@ -1,5 +1,9 @@
 """Any history of sessions that are made, forked, imported, archived, deleted, continued and reopened leaves exactly the logs
-that plain lists would be, in both stores, and nothing besides."""
+that plain lists would be, in both stores, and nothing besides.
+
+Invariant: Whatever is made, forked, imported, archived, deleted, reopened or compacted, every session left is exactly its
+lines and chain, and no record is there for nobody.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a store promises of forks, held against the LMDB store and the in-memory double alike."""
+"""What a store promises of forks, held against the LMDB store and the in-memory double alike.
+
+Invariant: A fork costs the same however long the history is, and reads as one log.
+"""
 
 from __future__ import annotations
 

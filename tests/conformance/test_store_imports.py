@@ -105,7 +105,11 @@ async def test_what_is_foreign_in_a_log_comes_in_byte_for_byte(store: Store) -> 
 
 
 async def test_a_log_that_breaks_a_rule_is_refused_with_the_place_of_the_first_event_that_does(store: Store) -> None:
-    """Each is an event by itself; what stands before it makes it wrong."""
+    """Invariant: Import and `verify` judge a log by the fold that judges what is written, and name the first event that breaks
+    a rule.
+
+    Each is an event by itself; what stands before it makes it wrong.
+    """
     whole = Log()
     whole.turn()
     whole.step()

@@ -92,6 +92,7 @@ async def test_nobody_who_answers_in_time_is_a_denial_and_the_request_is_cancell
 
 @pytest.mark.parametrize("reply", ["always", "", 7, ["once"], {"option": "once"}, True], ids=repr)
 async def test_a_reply_that_names_no_option_is_the_default(place: Place, reply: Any) -> None:
+    """Invariant: Whatever a client makes of a question that is no answer, it denies; the first answer wins."""
     changing(place, change(), SAY)
     async with place.daemon() as client:
         client.on_approval(always(reply))

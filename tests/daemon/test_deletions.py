@@ -88,6 +88,7 @@ async def test_a_session_without_anything_on_disk_can_be_deleted(place: Place) -
 
 @pytest.mark.parametrize("opened", [True, False])
 async def test_each_subscription_of_a_deleted_session_ends_and_is_told_so_once(place: Place, opened: bool) -> None:
+    """Invariant: Each subscription of a deleted session ends and says so once."""
     place.script({"text": "One."}, {"text": "Two."})
     async with place.daemon() as client:
         session, other = await new_session(client, place), await new_session(client, place)

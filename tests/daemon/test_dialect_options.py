@@ -87,6 +87,7 @@ def assert_all_rebuilt(place: Place, session: str, bodies: list[bytes]) -> None:
 async def test_a_session_of_two_models_of_other_options_is_proven_whatever_the_configuration_says_later(
     place: Place, provider: FakeProvider, empty: str, written: bytes
 ) -> None:
+    """Invariant: What was sent is proven by the log alone, whatever the configuration says later."""
     session = await recorded(place, provider, empty=empty)
     bodies = [request.body for request in provider.requests]
     for body in bodies[2:4]:

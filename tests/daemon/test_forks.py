@@ -1,4 +1,8 @@
-"""Forks of whole daemons: what they begin with, whose they are, and that their requests go on where the parent's end."""
+"""Forks of whole daemons: what they begin with, whose they are, and that their requests go on where the parent's end.
+
+Invariant: A fork begins with its parent's lines; what is open in them is closed as forked, and nothing that waits, no key and
+no grant of the parent counts in it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""C-02: one damaged session among a hundred. It is refused with what is wrong; the others are listed, read and gone on with."""
+"""C-02: one damaged session among a hundred. It is refused with what is wrong; the others are listed, read and gone on with.
+
+Invariant: One damaged session among a hundred is refused and named; the others are listed, read and gone on with.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The generated documents are those of today's tables, and say something of every row of every table."""
+"""The generated documents are those of today's tables, and say something of every row of every table.
+
+Invariant: The reference page and the TypeScript declarations are those of today's tables.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The house rules that reading the sources can check: sizes, names, docstrings, circles of imports, what must not occur."""
+"""The house rules that reading the sources can check: sizes, names, docstrings, circles of imports, what must not occur.
+
+Invariant: Sources stay small and say what they own.
+"""
 
 from __future__ import annotations
 

@@ -215,6 +215,7 @@ def test_a_recorded_body_that_differs_in_length_or_digest_is_named_with_its_step
 
 
 def test_a_recorded_digest_of_a_summary_request_that_is_wrong_is_named() -> None:
+    """Invariant: The request for a summary is a function of the log, and reads what the provider has in its cache."""
     log = _recorded()
     sent = next(event for event in log.events if isinstance(event.data, RequestSent) and event.data.purpose == "summary")
     assert isinstance(sent.data, RequestSent)

@@ -227,6 +227,7 @@ def test_a_time_that_leaps_ahead_is_one_difference_however_many_events_follow() 
 
 @given(st.data())
 def test_any_changed_byte_is_found_and_named_with_its_record(data: st.DataObject) -> None:
+    """Invariant: Any changed byte of a stored log is found and named with its record, and nothing else is blamed for it."""
     lines = _lines()
     at = data.draw(st.integers(0, len(lines) - 1))
     byte = data.draw(st.integers(0, len(lines[at]) - 1))

@@ -173,6 +173,7 @@ async def test_a_lease_that_is_held_stops_a_compaction_whoever_holds_it(tmp_path
 
 
 async def test_nobody_opens_a_store_while_it_is_compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Invariant: Nobody has a store open while it is compacted, nor LMDB's lock file while waiting for that."""
     lines = await family(tmp_path)
     monkeypatch.setattr(occupancy, "OCCUPY_SECONDS", 0.0)
     stages: list[str] = []

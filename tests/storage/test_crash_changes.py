@@ -1,4 +1,7 @@
-"""Processes that are killed while they fork, delete or compact: all of it happened or nothing, and every session is whole."""
+"""Processes that are killed while they fork, delete or compact: all of it happened or nothing, and every session is whole.
+
+Invariant: A process that is killed while it forks, deletes or compacts did all of it or nothing.
+"""
 
 from __future__ import annotations
 

@@ -214,7 +214,10 @@ class Watched:
 
 
 def test_c_08_nobody_looks_into_the_map_while_it_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Followers ask for the last transaction 40 times a second, and LMDB refuses that without a map."""
+    """Invariant: Nobody looks into LMDB's map while it is changed.
+
+    Followers ask for the last transaction 40 times a second, and LMDB refuses that without a map.
+    """
     environment = opened(tmp_path)
     for look in (environment.last_transaction, environment.figures):
         watched = Watched(vars(environment)["_environment"], look)
@@ -257,7 +260,10 @@ def test_a_full_table_of_readers_is_cleared_of_the_dead_and_otherwise_an_error(
 
 @pytest.mark.parametrize("how", ["removed", "moved", "replaced", "hidden"])
 def test_nothing_is_written_to_a_file_that_has_lost_its_name(tmp_path: Path, how: str) -> None:
-    """LMDB would go on writing to it, and all of that would be told to be durable and vanish with the process."""
+    """Invariant: Nothing is called durable that was written to a file without a name.
+
+    LMDB would go on writing to it, and all of that would be told to be durable and vanish with the process.
+    """
     folder = tmp_path / "store"
     environment = opened(folder)
     if how == "removed":

@@ -1,4 +1,7 @@
-"""How the LMDB store reads a log in: in batches, hidden until the end, and gone when something ends it."""
+"""How the LMDB store reads a log in: in batches, hidden until the end, and gone when something ends it.
+
+Invariant: An import is seen when all of it is on disk, or never.
+"""
 
 from __future__ import annotations
 

@@ -33,6 +33,7 @@ def cut(asked: Request) -> tuple[Segment, ...]:
 
 @given(requests())
 def test_segments_tile_the_body_of_any_request(asked: Request) -> None:
+    """Invariant: Segments tile the body of any request."""
     found = cut(asked)
     assert found[0].start == 0
     assert all(one.end == next_one.start for one, next_one in pairwise(found))

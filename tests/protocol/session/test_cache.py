@@ -199,7 +199,11 @@ def _as_if_sent(event: Event) -> Event:
 
 @given(logs(dialect=CHAT_COMPLETIONS))
 def test_common_bytes_are_those_of_the_two_bodies_for_any_log(log: Log) -> None:
-    """However they were found: from the recorded sizes where the history only grew, else from both bodies."""
+    """Invariant: The bytes that two requests share are those of their bodies, however they were found; every break has a cause
+    in the log.
+
+    However they were found: from the recorded sizes where the history only grew, else from both bodies.
+    """
     bodies = [encode(request, {}) for _, _, request in sent_requests(log.events)]
     found = rows(log)
     assert [row.bytes for row in found] == [len(body) for body in bodies]
@@ -213,6 +217,7 @@ def test_common_bytes_are_those_of_the_two_bodies_for_any_log(log: Log) -> None:
 
 @given(logs(dialect=CHAT_COMPLETIONS), st.integers(0, 60))
 def test_going_on_from_any_state_equals_folding_all(log: Log, cut: int) -> None:
+    """Invariant: Attribution folded from any state on equals attribution of the whole log."""
     whole = fold_attribution(log.events)
     half = fold_attribution(log.events[:cut])
     assert fold_attribution(log.events[cut:], half) == whole

@@ -23,6 +23,7 @@ LATER = ("plugin/failed",)
 
 
 def test_the_chain_over_the_golden_lines_never_changes() -> None:
+    """Invariant: The digest chain depends on the lines alone."""
     first = chain(example(name).line for name in sorted(EXAMPLES) if name not in LATER)
     assert first.hex() == "4bf3baf5ce5fee549f194296ad0aaf49251288d55beb548e25a1c2b31bf6da8b"
     later = chain((example(name).line for name in LATER), first)

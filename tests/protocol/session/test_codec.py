@@ -36,6 +36,7 @@ NOW = 1_700_000_000_000
 
 @given(drafts(SEQ))
 def test_a_sealed_event_is_what_a_reader_of_its_line_gets(draft: Draft) -> None:
+    """Invariant: An event, read back from its line, is the event that was accepted."""
     event = seal(draft, SEQ, NOW)
     assert decode_event(event.line) == event
     assert event.seq == SEQ
@@ -47,6 +48,7 @@ def test_a_sealed_event_is_what_a_reader_of_its_line_gets(draft: Draft) -> None:
 
 @given(drafts(SEQ))
 def test_a_line_holds_no_line_break_and_is_strict_json(draft: Draft) -> None:
+    """Invariant: A line holds no line break."""
     line = seal(draft, SEQ, NOW).line
     assert b"\n" not in line
     assert b"\r" not in line
@@ -71,6 +73,7 @@ def test_foreign_data_keeps_its_text(name: str, text: JsonText, ignorable: bool)
 @pytest.mark.parametrize("name", EVENT_TYPES)
 @given(value=json_values())
 def test_fields_that_this_release_does_not_know_stay_in_the_line(name: str, value: Any) -> None:
+    """Invariant: Fields and types that a release does not know stay in the log byte for byte."""
     known = json.loads(example(name).line)
     line = json.dumps({"xLater": value, **known, "data": {**known["data"], "xMore": value}}, ensure_ascii=False).encode()
     event = decode_event(line)
@@ -105,6 +108,7 @@ BROKEN_JSON = {
 
 @pytest.mark.parametrize("text", BROKEN_JSON.values(), ids=BROKEN_JSON.keys())
 def test_data_that_is_not_lossless_json_is_refused(text: str) -> None:
+    """Invariant: What is not lossless JSON never enters the log."""
     with pytest.raises(InvalidEventError, match="opaque JSON"):
         seal(Draft(ForeignData(JsonText(text)), type="x/y"), 0, 0)
 
@@ -172,6 +176,7 @@ def test_a_draft_cannot_give_data_a_type_that_is_not_its_own() -> None:
 
 @given(foreign_types(), json_texts())
 def test_a_foreign_type_is_refused_unless_it_may_be_skipped(name: str, text: JsonText) -> None:
+    """Invariant: A reader refuses an unknown event unless it is marked ignorable."""
     needed = seal(Draft(ForeignData(text), type=name), SEQ, NOW)
     with pytest.raises(SessionFormatUnsupportedError) as refusal:
         refuse_foreign(needed)
@@ -201,6 +206,7 @@ def _read(line: bytes) -> None:
 
 @given(st.binary(max_size=200))
 def test_hostile_bytes_raise_nothing_but_a_corruption_error(line: bytes) -> None:
+    """Invariant: Reading damaged or hostile bytes raises a corruption error and nothing else."""
     _read(line)
     _read(b'{"type":"' + line)
     _read(b'{"type":"session/title","seq":0,"time":0,"data":' + line + b"}")

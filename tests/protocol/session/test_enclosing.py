@@ -1,4 +1,7 @@
-"""What stands inside an envelope cannot close it, and is otherwise what it was."""
+"""What stands inside an envelope cannot close it, and is otherwise what it was.
+
+Invariant: No text closes the envelope in which a model reads it, and one that would not keeps its bytes.
+"""
 
 from __future__ import annotations
 

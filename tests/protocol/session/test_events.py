@@ -33,6 +33,7 @@ def test_no_two_structs_share_a_name() -> None:
 
 @pytest.mark.parametrize("name", sorted(BY_NAME))
 def test_what_a_log_holds_is_immutable_all_the_way_down(name: str) -> None:
+    """Invariant: Recorded history is immutable all the way down."""
     assert _mutable(BY_NAME[name]) == []
 
 
@@ -94,6 +95,7 @@ def test_every_event_type_has_an_example_that_survives_a_round_trip(name: str) -
 
 @pytest.mark.parametrize("name", EVENT_TYPES)
 def test_the_golden_line_of_an_event_type_is_written_today_as_it_was(name: str) -> None:
+    """Invariant: The stored form of an event type never changes within a format version."""
     assert example(name).line + b"\n" == golden_file(name).read_bytes()
 
 

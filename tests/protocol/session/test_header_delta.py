@@ -57,6 +57,7 @@ def of(delta: RequestHeaderDelta, seq: int = 7) -> Event:
 
 @given(related_headers())
 def test_what_is_written_of_a_change_makes_the_new_header_of_the_old_one(pair: tuple[EpochHeader, ...]) -> None:
+    """Invariant: What is written of a change of the header makes the new header of the old one, whatever they are."""
     old, new = pair
     assert written(old, new) == new
     assert encode_compact(written(old, new)) == encode_compact(new)
@@ -235,6 +236,7 @@ def test_a_delta_before_any_snapshot_is_a_corrupt_log() -> None:
     ],
 )
 def test_a_delta_that_does_not_fit_is_a_corrupt_log_and_names_its_place(delta: RequestHeaderDelta, why: str) -> None:
+    """Invariant: A header delta that does not fit is a corrupt log, refused before it is accepted."""
     with pytest.raises(SessionCorruptionError, match="event 9 does not fit the header that it changes: ") as caught:
         header_step(BASE, of(delta, 9))
     assert why in caught.value.message

@@ -1,4 +1,7 @@
-"""Loading a log is folding each of its events, wherever it ends and whichever way its turns went."""
+"""Loading a log is folding each of its events, wherever it ends and whichever way its turns went.
+
+Invariant: Loading a log is folding each of its events, wherever the log ends and however its lines come.
+"""
 
 from __future__ import annotations
 

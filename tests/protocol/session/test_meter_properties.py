@@ -1,4 +1,8 @@
-"""The meter over random logs: against a naive reading of the whole log, whenever it is read, and loaded."""
+"""The meter over random logs: against a naive reading of the whole log, whenever it is read, and loaded.
+
+Invariant: The meter's total is what a naive reading of the whole log gives, after each event, over any split; only whole
+replies of its own model anchor it.
+"""
 
 from __future__ import annotations
 

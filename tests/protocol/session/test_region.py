@@ -1,4 +1,7 @@
-"""The region of a compaction: as much as leaves the retained tail, and never half of a call (B-02)."""
+"""The region of a compaction: as much as leaves the retained tail, and never half of a call (B-02).
+
+Invariant: A region never divides a call from its result, and is the largest that leaves the retained tail.
+"""
 
 from __future__ import annotations
 

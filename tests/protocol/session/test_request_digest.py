@@ -84,6 +84,7 @@ def test_the_digest_of_a_request_without_messages_is_well_formed_json() -> None:
 @settings(max_examples=40)
 @given(st.lists(headers(), min_size=1, max_size=2), st.data())
 def test_step_by_step_equals_from_nothing_for_any_course(kinds: list[EpochHeader], data: st.DataObject) -> None:
+    """Invariant: A request's digest does not depend on how it was computed."""
     digest = RequestDigest()
     histories: list[AppendOnlyList[Message]] = [AppendOnlyList()]
     for _ in range(data.draw(st.integers(1, 6))):

@@ -16,6 +16,7 @@ ITEMS = st.integers(0, 3)
 
 @given(st.lists(st.tuples(st.integers(0, 30), ITEMS), max_size=30), st.lists(ITEMS, max_size=4))
 def test_a_tape_equals_its_tuple_after_appends_to_any_older_version(grown: list[tuple[int, int]], first: list[int]) -> None:
+    """Invariant: A shared sequence looks like a tuple to each holder, whatever others append."""
     tapes: list[AppendOnlyList[int]] = [AppendOnlyList(first)]
     tuples: list[tuple[int, ...]] = [tuple(first)]
     for back, item in grown:

@@ -1,4 +1,7 @@
-"""`refold run` and calls that change something: asked on a terminal, denied without one, and as --permissions says."""
+"""`refold run` and calls that change something: asked on a terminal, denied without one, and as --permissions says.
+
+Invariant: What was typed before a question is no answer to it; without a terminal a call is denied.
+"""
 
 from __future__ import annotations
 

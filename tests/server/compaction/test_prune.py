@@ -1,4 +1,7 @@
-"""Shortening of large results: head and tail stay, cuts tear no character apart, and nothing grows."""
+"""Shortening of large results: head and tail stay, cuts tear no character apart, and nothing grows.
+
+Invariant: A cut result keeps whole characters, is never longer, and its whole text can be read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Approvals: nobody is asked what is not on disk, nothing runs that nobody allowed."""
+"""Approvals: nobody is asked what is not on disk, nothing runs that nobody allowed.
+
+Invariant: Nobody is asked what is not on disk; nothing runs that was not allowed, and that durably.
+"""
 
 from __future__ import annotations
 

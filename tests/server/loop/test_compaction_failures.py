@@ -1,4 +1,7 @@
-"""Compactions that come to nothing (Must show 4): the surface is untouched, attempts are counted, the message is clear."""
+"""Compactions that come to nothing (Must show 4): the surface is untouched, attempts are counted, the message is clear.
+
+Invariant: A compaction that fails, is stopped or killed leaves the surface as it was and locks nothing.
+"""
 
 from __future__ import annotations
 

@@ -167,6 +167,7 @@ async def test_an_overflow_ends_the_step_and_the_next_one_succeeds_after_one_com
 
 
 async def test_an_overflow_after_that_ends_the_turn_with_the_numbers() -> None:
+    """Invariant: An overflow is answered by making room once a turn; a second one ends it with the numbers."""
     around = host(says(STORY), says(STORY), [OVERFLOW], says("Two stories."), [OVERFLOW], says("fine"), window=100_000)
     async with scripted_session(around) as session:
         await turn(session, "one")

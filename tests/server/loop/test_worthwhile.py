@@ -1,4 +1,7 @@
-"""Room is made for a while: where header and tail come near the threshold, not each message is summed up by itself."""
+"""Room is made for a while: where header and tail come near the threshold, not each message is summed up by itself.
+
+Invariant: Compactions do not follow each other at each message, however much of the window the header takes.
+"""
 
 from __future__ import annotations
 

@@ -79,6 +79,7 @@ def told(value: Any) -> Any:
 @pytest.mark.parametrize("encodings", [None, ["utf-8", "utf-16"], ["utf-7", "utf-32"]])
 @pytest.mark.parametrize("literals", [True, False])
 async def test_our_static_answer_is_what_pygls_would_build(encodings: Any, literals: bool) -> None:
+    """Invariant: What is offered of the language-server side is what pygls would build."""
     action: Any = {"codeActionLiteralSupport": {"codeActionKind": {"valueSet": []}}} if literals else {}
     capabilities: Any = {
         "general": {"positionEncodings": encodings},

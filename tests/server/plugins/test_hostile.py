@@ -150,6 +150,7 @@ async def bodies(*plugins: Plugins) -> list[bytes]:
 
 @pytest.mark.parametrize("seam", HOOKS, ids=lambda seam: seam.name)
 async def test_each_attempt_raises_and_none_reaches_the_wire(seam: Hook[Any]) -> None:
+    """Invariant: Nothing that a plugin is given can be changed by ordinary means, at any seam."""
     attempts = Attempts()
     handler = hostile(seam, attempts)
     around = plugin((seam, handler), name="hostile"), plugin((seam, handler), name="hostile too")

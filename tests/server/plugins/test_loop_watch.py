@@ -1,6 +1,9 @@
 """The watch over the event loop: who keeps it to itself is named while it happens, once, and nobody else ever is.
 
-Handlers block until they were named: a test that passes waited for nothing else."""
+Handlers block until they were named: a test that passes waited for nothing else.
+
+Invariant: A plugin that keeps the event loop to itself is named, once a standstill, and nobody else is.
+"""
 
 from __future__ import annotations
 

@@ -98,6 +98,9 @@ def other_request(outgoing: Outgoing) -> Outgoing:
 async def test_what_the_log_does_not_explain_does_not_leave_whatever_the_wrapper_makes_of_it(
     swap: Callable[[Outgoing], Outgoing], mode: Any, then: str
 ) -> None:
+    """Invariant: What a wrapper of `llm/stream` swaps does not leave, whatever it makes of the refusal, in both modes of the
+    live check.
+    """
     swaps: list[bool] = [False]
 
     async def hostile(outgoing: Outgoing, rest: NextStream) -> AsyncIterator[Chunk]:

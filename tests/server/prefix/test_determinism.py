@@ -1,4 +1,7 @@
-"""The same workspace gives the same prefix: asked again, in another process, place, time zone and locale."""
+"""The same workspace gives the same prefix: asked again, in another process, place, time zone and locale.
+
+Invariant: The same workspace gives the same prefix, in any process, place, zone and locale.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The contributor `instructions`: which files it finds, in which order, how much of them, and what it does with bad ones."""
+"""The contributor `instructions`: which files it finds, in which order, how much of them, and what it does with bad ones.
+
+Invariant: Project instructions have 32 KiB in all, whatever the files hold, and none from outside of the repository.
+"""
 
 from __future__ import annotations
 

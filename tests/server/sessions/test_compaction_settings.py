@@ -1,4 +1,8 @@
-"""Compaction as one session has it: before its model's settings and those for all, and never at odds with the window."""
+"""Compaction as one session has it: before its model's settings and those for all, and never at odds with the window.
+
+Invariant: What a session says of compaction goes before the configuration, and is refused where it does not go with the
+window.
+"""
 
 from __future__ import annotations
 

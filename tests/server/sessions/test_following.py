@@ -1,4 +1,7 @@
-"""One poll looks for news of all followed sessions: quickly while there is some, seldom else, never while nobody follows."""
+"""One poll looks for news of all followed sessions: quickly while there is some, seldom else, never while nobody follows.
+
+Invariant: One timer looks for all followed sessions of a process, none while nobody follows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reading what is long lets others run meanwhile, and gives what reading it at once gives."""
+"""Reading what is long lets others run meanwhile, and gives what reading it at once gives.
+
+Invariant: Reading a long log lets others run.
+"""
 
 from __future__ import annotations
 

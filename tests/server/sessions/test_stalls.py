@@ -1,4 +1,8 @@
-"""A session whose log cannot be written: nothing with an effect begins, nothing told is lost, and it goes on when it can."""
+"""A session whose log cannot be written: nothing with an effect begins, nothing told is lost, and it goes on when it can.
+
+Invariant: While a log cannot be written no request leaves and no tool starts; nothing told is lost, and it goes on when there
+is space.
+"""
 
 from __future__ import annotations
 
@@ -141,7 +145,10 @@ async def test_a_tool_does_not_start_when_a_commit_failed_after_its_call_was_rec
 
 @pytest.mark.parametrize("runs", [False, True])
 async def test_settings_that_could_not_be_kept_do_not_hold_when_there_is_space_again(runs: bool) -> None:
-    """Who was told that a permission failed must not meet it later."""
+    """Invariant: Settings that were answered with an error never hold later.
+
+    Who was told that a permission failed must not meet it later.
+    """
     disk, pause = Disk(), Pause()
     host = ScriptedHost(ScriptedProvider(says("one"), [pause, *says("two")] if runs else says("two"), says("three")))
     async with disk.session(host) as session:

@@ -135,7 +135,10 @@ PIECES = st.lists(st.sampled_from(["a", "b", "\n", "é", "😀", "\t", "\u2028"]
 async def test_what_is_written_is_what_str_replace_gives_and_what_was_shown(
     before: str, old: str, new: str, crlf: bool, marked: bool, every: bool
 ) -> None:
-    """Line ends, byte order mark and a last line without an end stay, whatever the edit is."""
+    """Invariant: A tool changes a file to what was shown, from the text that it was shown for, or not at all.
+
+    Line ends, byte order mark and a last line without an end stay, whatever the edit is.
+    """
     expected = before.replace(old, new)
     fits = before.find(old) >= 0 and old != new and (every or before.find(old, before.find(old) + 1) < 0)
     if crlf:

@@ -121,6 +121,7 @@ def test_the_chunks_of_a_counted_reply_are_read_once() -> None:
 
 @given(logs(), st.data())
 def test_whoever_asks_whenever_and_however_often_a_log_is_opened_gets_the_same_answers(log: Log, data: st.DataObject) -> None:
+    """Invariant: Who asks a meter, when, and how often a log was opened makes no difference; a read costs what is new."""
     names = ("engine/chain", "engine/random")
     meters, opened = Meters(CONFIG), OpenLog(log, 0)
     asked = data.draw(st.sets(st.integers(0, len(log.events)), max_size=6))

@@ -47,6 +47,7 @@ def reason_of(event: object) -> tuple[str, str]:
 
 @pytest.mark.parametrize("mode", ["always", "sampled"])
 async def test_other_bytes_than_the_recorded_ones_never_leave(mode: CheckMode) -> None:
+    """Invariant: Nothing leaves that a fresh reading of the log does not give."""
     provider = ScriptedProvider(says("hello"), says("never"))
     host = ScriptedHost(provider)
     host.checks = mode
