@@ -40,7 +40,7 @@ from refold_server.tools.tool import PastResults, ToolContext
 from refold_server.tools.tool_runner import Proposed, ToolAnswer, execute, propose
 from refold_server.tools.workspace_path import Workspace
 from refold_storage.interface import Store
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 
 
 class Services:

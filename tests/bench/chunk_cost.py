@@ -29,7 +29,7 @@ from refold_server.rpc.subscription import notice_of
 from refold_server.sessions.event_tail import Tail
 from refold_server.sessions.session import Session
 from refold_storage.interface import NewSession
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from tests.support.loop_host import ScriptedHost, ScriptedProvider
 
 WORDS = ("the", " log", " is", " the", " truth,", " and", " what", " follows", " from", " it", ".\\n")

@@ -24,7 +24,7 @@ from refold_protocol.session.events import Draft, SessionTitle
 from refold_protocol.session.messages import Source
 from refold_server.clock import epoch_ms, new_session_id, uuid7
 from refold_storage.interface import Handle, NewSession
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from tests.bench.startup import cpu_ms
 from tests.support.daemons import Place
 from tests.support.notices import Notices, Wire

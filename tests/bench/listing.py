@@ -38,7 +38,7 @@ from refold_server.clock import epoch_ms, new_session_id, uuid7
 from refold_server.sessions.session_list import page_of_sessions, read_cursor
 from refold_server.sessions.session_registry import Sessions
 from refold_storage.interface import SessionRecord, Store
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from tests.support.logs import HEADER
 
 ROUNDS = 15

@@ -29,7 +29,7 @@ from refold_protocol.session.header import header_draft
 from refold_protocol.session.messages import BlockEnd, BlockStart, FinishChunk, TextDelta, ToolCallDelta
 from refold_server.clock import epoch_ms, uuid7
 from refold_storage.interface import NewSession, SessionRecord
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from tests.bench.startup import cpu_ms
 from tests.bench.turns import CONFIG, Peer, Provider
 from tests.support.logs import HEADER, Log, call

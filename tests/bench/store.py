@@ -42,7 +42,7 @@ from refold_protocol.session.messages import (
     text_content,
 )
 from refold_storage.interface import Handle
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from refold_storage.store import LmdbStore
 from tests.support.stores import HandClock, new, new_uuid, prompt, tool_result, turn_end
 

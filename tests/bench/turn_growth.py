@@ -22,7 +22,7 @@ from refold_server.plugins.session_hooks import SessionHooks
 from refold_server.requests.session_log import SessionLog
 from refold_server.sessions.session import Session
 from refold_storage.interface import NewSession
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from tests.bench.chunk_cost import BytesProvider, stream_bytes
 from tests.support.loop_host import ScriptedHost
 

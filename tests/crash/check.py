@@ -24,7 +24,7 @@ from refold_server.clock import epoch_ms, uuid7
 from refold_server.requests.offline_check import check_log
 from refold_server.sessions.session_views import header_view, pending_view, status_view, surface_view, transcript_view
 from refold_storage.interface import Store
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from tests.crash.child import Ground
 from tests.crash.effects import unrecorded
 from tests.crash.replaces import torn_compactions

@@ -36,7 +36,7 @@ def test_c04_a_disk_that_is_full_at_whatever_moment_loses_nothing_that_was_told(
 OPEN = """
 import asyncio, sys
 from refold_protocol.errors import RefoldError
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 async def main():
     try:
         store = await open_store(sys.argv[1], new_uuid=lambda: "x")

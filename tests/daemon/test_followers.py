@@ -10,7 +10,7 @@ import pytest
 from refold_client import RpcError, SubscriptionEndedError
 from refold_protocol.ids import SessionId
 from refold_server.clock import uuid7
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from tests.support.chat_stream import reply, text
 from tests.support.daemons import Place, kill, new_session, types, until
 from tests.support.fake_provider import FakeProvider, answer

@@ -18,7 +18,7 @@ from refold_protocol.ids import SessionId
 from refold_protocol.session.codec import CHAIN_START, chain
 from refold_server.clock import epoch_ms, uuid7
 from refold_storage.interface import NewSession
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from tests.support.chat_stream import reply
 from tests.support.daemons import Place
 from tests.support.damage import Disk

@@ -13,7 +13,7 @@ import pytest
 from refold_protocol.errors import LogBusyError, LogError, LogUnwritableError, StorageFullError
 from refold_storage.commit import COMMIT_BYTES
 from refold_storage.interface import Handle
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from refold_storage.pending_writes import PendingWrites
 from refold_storage.store import LmdbStore
 from tests.storage.test_environment import open_transactions

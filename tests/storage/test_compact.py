@@ -23,8 +23,8 @@ from refold_storage.changes import hide
 from refold_storage.damage import walk_chain
 from refold_storage.environment import Environment
 from refold_storage.lease import Leases, lease_name
+from refold_storage.lmdb_store import open_store
 from refold_storage.locks import OCCUPANCY_FILE, occupy
-from refold_storage.open_store import open_store
 from refold_storage.record_keys import record_key
 from refold_storage.records import HEAD_BYTES
 from refold_storage.store import LmdbStore

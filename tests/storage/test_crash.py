@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from refold_storage.damage import walk_chain
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from tests.support.store_child import StoreChild
 from tests.support.stores import SESSION, chunks, new_uuid
 

@@ -12,7 +12,7 @@ import pytest
 from refold_protocol.ids import SessionId
 from refold_storage.changes import hidden_numbers
 from refold_storage.damage import walk_chain
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from refold_storage.record_keys import parse_child_key, parse_record_key
 from refold_storage.store import LmdbStore
 from refold_storage.store_compaction import compact_store

@@ -18,7 +18,7 @@ from refold_protocol.errors import (
 from refold_protocol.session.codec import CHAIN_START, CHUNK
 from refold_storage import catalog
 from refold_storage.damage import walk_chain, walk_run
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from refold_storage.record_keys import record_key, session_key
 from refold_storage.records import Damage, decode_record, encode_record, run_of
 from refold_storage.store import LmdbStore

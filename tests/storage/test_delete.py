@@ -10,7 +10,7 @@ import pytest
 from refold_protocol.errors import SessionAlreadyOwnedError, SessionFormatUnsupportedError, SessionNotFoundError
 from refold_protocol.ids import SessionId
 from refold_storage.changes import hidden_numbers
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from refold_storage.record_keys import parse_record_key, session_key
 from refold_storage.records import decode_record
 from refold_storage.store import LmdbStore

@@ -13,7 +13,7 @@ import pytest
 
 from refold_protocol.errors import LogBusyError, LogError, LogUnwritableError, SessionCorruptionError, SessionNotFoundError
 from refold_storage import catalog
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from refold_storage.record_keys import RecordSegment, parse_child_key, parse_child_value, record_key
 from refold_storage.records import decode_record
 from refold_storage.store import LmdbStore

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from refold_protocol.errors import SessionNotFoundError
 from refold_protocol.session.codec import chain
 from refold_storage.changes import hidden_numbers
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from refold_storage.record_keys import parse_record_key
 from refold_storage.records import decode_record
 from refold_storage.store import LmdbStore

@@ -10,7 +10,7 @@ from refold_protocol.errors import SessionCorruptionError, SessionHandleClosedEr
 from refold_protocol.ids import SessionId
 from refold_protocol.session.codec import CHAIN_START, chain
 from refold_storage.interface import Handle
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from refold_storage.record_keys import record_key
 from refold_storage.records import Damage, Record
 from refold_storage.store import LmdbStore

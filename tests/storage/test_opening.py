@@ -17,7 +17,7 @@ import pytest
 
 from refold_protocol.errors import ConfigError, LogBusyError, SessionFormatUnsupportedError, StorageFullError
 from refold_storage.disk import filesystem_type
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from refold_storage.shared_environments import REGISTRY
 from refold_storage.store import LmdbStore
 from refold_storage.store_opening import NEW_FILE, open_environment
@@ -210,7 +210,7 @@ async def test_the_map_is_a_tebibyte_where_nothing_else_is_said(tmp_path: Path) 
 def test_a_smaller_address_space_gives_a_smaller_map(tmp_path: Path) -> None:
     program = (
         "import asyncio, sys\n"
-        "from refold_storage.open_store import open_store\n"
+        "from refold_storage.lmdb_store import open_store\n"
         "async def main():\n"
         "    store = await open_store(sys.argv[1], new_uuid=lambda: 'x')\n"
         "    print(store.environment.map_bytes, store.environment.grow())\n"

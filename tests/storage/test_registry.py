@@ -14,7 +14,7 @@ import pytest
 
 from refold_protocol.errors import ConfigError, LogUnwritableError
 from refold_storage.interface import Handle
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from refold_storage.shared_environments import REGISTRY
 from refold_storage.store import LmdbStore
 from tests.support.stores import NEW, OTHER, SESSION, chunks, filled, lines_of, new, new_uuid, run

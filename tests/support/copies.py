@@ -14,7 +14,7 @@ from refold_protocol.ids import SessionId
 from refold_protocol.session.events import Draft, EncoderId, Event, EventData, RequestSent
 from refold_server.clock import epoch_ms, uuid7
 from refold_storage.interface import NewSession
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from tests.support.daemons import Place
 
 Change = Callable[[EventData], EventData]

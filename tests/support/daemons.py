@@ -21,7 +21,7 @@ from typing import Any
 from refold_client import Client, ConnectionEndedError, Subscription, UnclaimedMessageError, spawn
 from refold_protocol.ids import SessionId
 from refold_server.clock import epoch_ms, uuid7
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 
 Json = dict[str, Any]
 

@@ -6,7 +6,7 @@ import sys
 from unittest.mock import patch
 
 from refold_server import boot
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 
 SECONDS = 0.5
 

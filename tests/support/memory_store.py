@@ -39,7 +39,7 @@ from refold_storage.interface import (
     Vitals,
     no_progress,
 )
-from refold_storage.open_store import BACKLOG_BYTES
+from refold_storage.lmdb_store import BACKLOG_BYTES
 from refold_storage.transfer import ImportIntake, imported_row
 from tests.support.memory_log import Medium, MemoryHandle, MemoryLog
 

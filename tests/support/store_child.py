@@ -28,8 +28,8 @@ from refold_protocol.errors import (
 from refold_protocol.ids import SessionId
 from refold_storage import store_opening as opening
 from refold_storage.interface import Handle, Store
+from refold_storage.lmdb_store import open_store
 from refold_storage.locks import OpeningTurn, StoreLock, occupy
-from refold_storage.open_store import open_store
 from refold_storage.store import LmdbStore
 from refold_storage.store_compaction import compact_store
 from refold_storage.store_format import LOCK_FILE

@@ -23,7 +23,7 @@ from refold_protocol.json_text import JsonText
 from refold_protocol.session.events import AssistantChunk, Draft, ForeignData, InputAccepted, ToolResult, TurnEnd, TurnEndReason
 from refold_protocol.session.messages import Source, TextDelta, text_content
 from refold_storage.interface import Handle, NewSession, Store
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from tests.support.memory_store import MemoryStore
 
 T = TypeVar("T")

@@ -52,7 +52,7 @@ async def run(options: argparse.Namespace) -> int:
 
 def _accept(options: argparse.Namespace) -> int:
     from refold_server.cli.command_context import read_config
-    from refold_storage.open_store import accept_store
+    from refold_storage.lmdb_store import accept_store
 
     out, path = standard_output(), Path(read_config(options).store.path)
     accept_store(path)

@@ -12,7 +12,7 @@ from refold_server.cli.cli_meter import table_lines
 from refold_server.cli.terminal import Style
 from refold_server.cli.text_tables import HEIGHT, plot_lines
 from refold_server.clock import epoch_ms, uuid7
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from tests.support.commands import Here
 from tests.support.stores import NEW, prompt
 

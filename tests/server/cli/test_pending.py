@@ -13,7 +13,7 @@ from refold_protocol.session.messages import Source, text_content
 from refold_server.clock import uuid7
 from refold_server.sessions.session_settings import PERMISSIONS
 from refold_storage.interface import NewSession
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from tests.support.commands import Done, Here
 from tests.support.daemons import Place
 

@@ -16,7 +16,7 @@ from refold_server.cli import cli_verify
 from refold_server.cli.terminal import PROGRESS_EVENTS
 from refold_server.clock import epoch_ms, uuid7
 from refold_storage.interface import NewSession
-from refold_storage.open_store import open_store
+from refold_storage.lmdb_store import open_store
 from tests.support.commands import Here, finish, start, there
 from tests.support.daemons import Place
 
