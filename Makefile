@@ -9,7 +9,7 @@ COMPILE := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate
 # How many processes share the tests. Tests wait for disks and daemons, so one more than there are cores.
 JOBS ?= $(shell $(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
 
-BENCH ?= startup store chunk_cost turn_growth header_deltas meter bench_dialects bench_rpc turns followers syncs kills
+BENCH ?= startup first_request store chunk_cost turn_growth header_deltas meter bench_dialects bench_rpc turns followers syncs kills
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
