@@ -49,6 +49,18 @@ command("RefoldPending", { desc = "Run or withdraw a prompt that waits since bef
   refold.pending()
 end)
 
+command("RefoldQuestion", { desc = "Go to the question that waits" }, function(refold)
+  refold.question()
+end)
+
+local ANSWERS = { RefoldAllow = "allowOnce", RefoldAllowSession = "allowSession", RefoldDeny = "deny" }
+
+for name, kind in pairs(ANSWERS) do
+  command(name, { bang = true, desc = "Answer the question that waits; ! where not all of it was shown" }, function(refold, given)
+    refold.answer(kind, given.bang)
+  end)
+end
+
 command("RefoldStart", { desc = "Start the daemon: code actions are there" }, function(refold)
   refold.start()
 end)

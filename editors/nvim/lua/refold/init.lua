@@ -76,6 +76,34 @@ function M.pending()
   with_session(prompts.pending)
 end
 
+---Go to the question that waits, in the chat of its session.
+function M.question()
+  local sessions, chat = load()
+  local approvals, questions = require("refold.approvals"), require("refold.questions")
+  local question = approvals.present()
+  if not question then
+    return vim.notify("refold: no question waits")
+  end
+  local session = sessions.all[question.params.session]
+  if session then
+    chat.show_beside(session)
+    approvals.show()
+  end
+  questions.enter(question)
+end
+
+---Answer the question that waits: by `allowOnce`, `allowSession` or `deny`, and `anyway` where not all of it was shown.
+---@param kind "allowOnce"|"allowSession"|"deny"
+---@param anyway boolean?
+function M.answer(kind, anyway)
+  load()
+  local question = require("refold.approvals").present()
+  if not question then
+    return vim.notify("refold: no question waits")
+  end
+  require("refold.questions").answer(kind, question, anyway)
+end
+
 ---Give a text for a status line: empty without a daemon.
 ---@return string
 function M.status()

@@ -2,6 +2,7 @@
 -- The words are the protocol's own, as `sessions/changed` tells them. Never asks the daemon for anything.
 
 local daemon = require("refold.daemon")
+local questions = require("refold.questions")
 local sessions = require("refold.sessions")
 
 local M = {}
@@ -38,6 +39,10 @@ function M.describe(session)
   if cursor and cursor.phase and reading.turn then
     table.insert(parts, "waits for the " .. cursor.phase)
   end
+  local asked = questions.count(session.id)
+  if asked > 0 then
+    table.insert(parts, asked == 1 and "asks you" or ("asks you %d things"):format(asked))
+  end
   if reading.waiting > 0 then
     table.insert(parts, ("%d waiting"):format(reading.waiting))
   end
@@ -47,7 +52,8 @@ function M.describe(session)
   return table.concat(parts, " · ")
 end
 
----For a status line: nothing without a daemon, else the present session's status, and how many other ones work.
+---For a status line: nothing without a daemon, else the present session's status, how many other ones work, and how many
+---questions wait.
 ---@return string
 function M.line()
   if not daemon.client() then
@@ -61,7 +67,9 @@ function M.line()
     end
   end
   local text = "refold: " .. (session and M.word(session) or "ready")
-  return others > 0 and ("%s (+%d)"):format(text, others) or text
+  text = others > 0 and ("%s (+%d)"):format(text, others) or text
+  local asked = questions.count()
+  return asked > 0 and ("%s, %d to answer"):format(text, asked) or text
 end
 
 return M
