@@ -25,8 +25,6 @@ export interface Requests {
   "session/delete": { params: SessionDeleteParams; result: null };
   /** Leave a session out of lists, or bring it back. */
   "session/archive": { params: SessionArchiveParams; result: null };
-  /** List sessions, the latest active first. */
-  "session/list": { params: SessionListParams; result: SessionListResult };
   /** Sum up the history. */
   "session/compact": { params: SessionCompactParams; result: SessionCompactResult };
   /** Change settings. */
@@ -35,16 +33,18 @@ export interface Requests {
   "session/rename": { params: SessionRenameParams; result: SeqResult };
   /** Tell the model something; asks nothing. */
   "session/inject": { params: SessionInjectParams; result: InputResult };
+  /** Take back an input that waits. */
+  "input/withdraw": { params: InputWithdrawParams; result: SeqResult };
   /** Accept a prompt; answered once on disk. */
   "turn/start": { params: TurnStartParams; result: TurnStartResult };
   /** Stop a turn; idempotent. */
   "turn/interrupt": { params: TurnInterruptParams; result: TurnInterruptResult };
   /** Wait for a turn's end; answers the `turn/end` event itself. */
   "turn/wait": { params: TurnWaitParams; result: EventOf<"turn/end"> };
-  /** Take back an input that waits. */
-  "input/withdraw": { params: InputWithdrawParams; result: SeqResult };
   /** Say whether a call may run. */
   "approval/answer": { params: ApprovalAnswerParams; result: SeqResult };
+  /** Ask a person whether a call may run. */
+  "approval/request": { params: ApprovalRequestParams; result: ApprovalRequestResult };
   /** Follow a session's log. */
   "event/subscribe": { params: EventSubscribeParams; result: EventSubscribeResult };
   /** Stop following. */
@@ -55,6 +55,8 @@ export interface Requests {
   "request/explain": { params: RequestExplainParams; result: RequestExplainResult };
   /** Prove a log against its own records. */
   "log/verify": { params: LogVerifyParams; result: LogVerifyResult };
+  /** List sessions, the latest active first. */
+  "session/list": { params: SessionListParams; result: SessionListResult };
   /** Say what begins each request. */
   "prefix/compose": { params: PrefixComposeParams; result: PrefixComposeResult };
   /** Say how full a model's window is. */
@@ -67,8 +69,6 @@ export interface Requests {
   "daemon/health": { params: NoParams; result: DaemonHealthResult };
   /** Give this table as JSON Schema. */
   "daemon/schema": { params: NoParams; result: DaemonSchemaResult };
-  /** Ask a person whether a call may run. */
-  "approval/request": { params: ApprovalRequestParams; result: ApprovalRequestResult };
 }
 
 /** Every notification, by its method, with who sends it. */
@@ -81,10 +81,6 @@ export interface Notifications {
   "$/cancelRequest": { params: CancelParams; direction: "both" };
   /** Interrupt a turn by its token. */
   "window/workDoneProgress/cancel": { params: ProgressCancelParams; direction: "to-daemon" };
-  /** How much to tell of what the daemon does. */
-  "$/setTrace": { params: SetTraceParams; direction: "to-daemon" };
-  /** What the daemon did, for a client that asked. */
-  "$/logTrace": { params: LogTraceNotice; direction: "to-client" };
   /** The next events of a subscription. */
   "session/events": { params: SessionEventsNotice; direction: "to-client" };
   /** A session's status is another one. */
@@ -93,6 +89,10 @@ export interface Notifications {
   "session/trouble": { params: SessionTroubleNotice; direction: "to-client" };
   /** How a turn with a `workDoneToken` goes on. */
   "$/progress": { params: ProgressNotice; direction: "to-client" };
+  /** What the daemon did, for a client that asked. */
+  "$/logTrace": { params: LogTraceNotice; direction: "to-client" };
+  /** How much to tell of what the daemon does. */
+  "$/setTrace": { params: SetTraceParams; direction: "to-daemon" };
 }
 
 /** The data of every type of event. */
@@ -653,41 +653,6 @@ export interface SessionArchiveParams {
   archived?: boolean;
 }
 
-/** `session/list`: `next` is the cursor of the next page, absent on the last. */
-export interface SessionListResult {
-  sessions: SessionRow[];
-  next?: string;
-}
-
-/** A session in a list. `status` is a word of Status; `usage` is in tokens. */
-export interface SessionRow {
-  session: string;
-  cwd: string;
-  createdAt: number;
-  lastActivity: number;
-  tail: number;
-  turns: number;
-  status: StatusWord;
-  title?: string;
-  model?: string;
-  usage?: UsageTotals;
-  parent?: ForkOrigin;
-  archived?: boolean;
-}
-
-/**
- * `session/list`: the most recently active first, `limit` at most, going on behind `cursor` (the `next` of the page
- * before). `cwd` keeps the sessions of one folder, `text` those in whose title or prompts it stands, whatever its case. A page
- * may be short, even empty, and have a next one: it looks at so many sessions, and reads so much of their logs, only.
- */
-export interface SessionListParams {
-  limit: number;
-  cwd?: string;
-  text?: string;
-  archived?: boolean;
-  cursor?: string;
-}
-
 /**
  * `session/compact`: `seq` is that of the message that stands for the history now; `tokens` is what it costs and
  * `shadowedTokens` what that had cost, in tokens as the session's meter estimates them.
@@ -800,6 +765,12 @@ export interface InjectSource {
   name?: string;
 }
 
+/** `input/withdraw`: take back an input that waits. */
+export interface InputWithdrawParams {
+  session: string;
+  input: string;
+}
+
 /** `turn/start`: the input is durable at `seq`; `turn` is there when it started one. */
 export interface TurnStartResult {
   input: string;
@@ -847,12 +818,6 @@ export interface TurnWaitParams {
   input?: string;
 }
 
-/** `input/withdraw`: take back an input that waits. */
-export interface InputWithdrawParams {
-  session: string;
-  input: string;
-}
-
 /**
  * `approval/answer`: settle an open question without being asked. With the scope `session`, further calls of that tool run
  * without a question as long as the session lives.
@@ -862,6 +827,41 @@ export interface ApprovalAnswerParams {
   approval: string;
   outcome: "allowed" | "denied";
   scope?: "once" | "session";
+}
+
+/** `approval/request`: the id of the option that was chosen. */
+export interface ApprovalRequestResult {
+  option: string;
+}
+
+/**
+ * `approval/request`: a call waits until somebody says whether it may run. `approval` is its durable id, the same when the
+ * question is asked again. `subject` is exactly what would happen. A reply that names none of the `options`, an error, or
+ * none within `deadlineMs` milliseconds is `default`. Cancelled when the question is settled elsewhere.
+ */
+export interface ApprovalRequestParams {
+  session: string;
+  approval: string;
+  turn: number;
+  callId: string;
+  tool: string;
+  subject: ApprovalSubject;
+  options: ApprovalOption[];
+  default: string;
+  deadlineMs?: number;
+}
+
+/** What exactly would happen: `kind` is `command`, `diff`, `path` or `text`. */
+export interface ApprovalSubject {
+  kind: "command" | "diff" | "path" | "text";
+  text: string;
+}
+
+/** One thing that can be answered: `id` is what the reply names, `label` is for a person, in English. */
+export interface ApprovalOption {
+  id: string;
+  kind: "allowOnce" | "allowSession" | "deny";
+  label: string;
 }
 
 /** `event/subscribe`. `writer` is absent for a session that nobody ever wrote. */
@@ -1017,6 +1017,41 @@ export interface Mismatch {
 /** `log/verify`: the whole log. */
 export interface LogVerifyParams {
   session: string;
+}
+
+/** `session/list`: `next` is the cursor of the next page, absent on the last. */
+export interface SessionListResult {
+  sessions: SessionRow[];
+  next?: string;
+}
+
+/** A session in a list. `status` is a word of Status; `usage` is in tokens. */
+export interface SessionRow {
+  session: string;
+  cwd: string;
+  createdAt: number;
+  lastActivity: number;
+  tail: number;
+  turns: number;
+  status: StatusWord;
+  title?: string;
+  model?: string;
+  usage?: UsageTotals;
+  parent?: ForkOrigin;
+  archived?: boolean;
+}
+
+/**
+ * `session/list`: the most recently active first, `limit` at most, going on behind `cursor` (the `next` of the page
+ * before). `cwd` keeps the sessions of one folder, `text` those in whose title or prompts it stands, whatever its case. A page
+ * may be short, even empty, and have a next one: it looks at so many sessions, and reads so much of their logs, only.
+ */
+export interface SessionListParams {
+  limit: number;
+  cwd?: string;
+  text?: string;
+  archived?: boolean;
+  cursor?: string;
 }
 
 /**
@@ -1205,41 +1240,6 @@ export interface DaemonSchemaResult {
   schema: { methods: object; types: object };
 }
 
-/** `approval/request`: the id of the option that was chosen. */
-export interface ApprovalRequestResult {
-  option: string;
-}
-
-/**
- * `approval/request`: a call waits until somebody says whether it may run. `approval` is its durable id, the same when the
- * question is asked again. `subject` is exactly what would happen. A reply that names none of the `options`, an error, or
- * none within `deadlineMs` milliseconds is `default`. Cancelled when the question is settled elsewhere.
- */
-export interface ApprovalRequestParams {
-  session: string;
-  approval: string;
-  turn: number;
-  callId: string;
-  tool: string;
-  subject: ApprovalSubject;
-  options: ApprovalOption[];
-  default: string;
-  deadlineMs?: number;
-}
-
-/** What exactly would happen: `kind` is `command`, `diff`, `path` or `text`. */
-export interface ApprovalSubject {
-  kind: "command" | "diff" | "path" | "text";
-  text: string;
-}
-
-/** One thing that can be answered: `id` is what the reply names, `label` is for a person, in English. */
-export interface ApprovalOption {
-  id: string;
-  kind: "allowOnce" | "allowSession" | "deny";
-  label: string;
-}
-
 /** `$/cancelRequest`: the request to cancel. */
 export interface CancelParams {
   id: number | string;
@@ -1248,17 +1248,6 @@ export interface CancelParams {
 /** `window/workDoneProgress/cancel`. */
 export interface ProgressCancelParams {
   token: number | string;
-}
-
-/** `$/setTrace`: how much the client wants to hear of what the daemon does. */
-export interface SetTraceParams {
-  value: "messages" | "off" | "verbose";
-}
-
-/** `$/logTrace`: a request was answered; with the trace `verbose`, `verbose` holds its params as JSON text. */
-export interface LogTraceNotice {
-  message: string;
-  verbose?: string;
 }
 
 /**
@@ -1320,6 +1309,17 @@ export interface WorkDone {
   title?: string;
   message?: string;
   cancellable?: boolean;
+}
+
+/** `$/logTrace`: a request was answered; with the trace `verbose`, `verbose` holds its params as JSON text. */
+export interface LogTraceNotice {
+  message: string;
+  verbose?: string;
+}
+
+/** `$/setTrace`: how much the client wants to hear of what the daemon does. */
+export interface SetTraceParams {
+  value: "messages" | "off" | "verbose";
 }
 
 /** A loop instance begins; what stands before was inherited. `reason` is `new`, `resume` or `fork`. */

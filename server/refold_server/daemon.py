@@ -19,25 +19,24 @@ import anyio.lowlevel
 from msgspec import Raw, Struct
 
 from refold_protocol.errors import RefoldError
+from refold_protocol.ids import SessionId
 from refold_protocol.rpc.initialize import InitializeParams
-from refold_protocol.rpc.methods import LANGUAGE_METHODS, METHODS
 from refold_protocol.session.events import AbortCause, ClientInfo
 from refold_protocol.session.messages import Source
 from refold_server.cli.exit_codes import exit_code_of_error
 from refold_server.config import Config
 from refold_server.config_file import load_config
-from refold_server.lsp.lsp_bridge import LspBridge, pygls_backend
+from refold_server.lsp.lsp_bridge import LANGUAGE_METHODS, LspBridge, pygls_backend
 from refold_server.plugins.plugin_loading import ImportThreads
-from refold_server.rpc.approval_requests import ApprovalRequests
+from refold_server.rpc.approval_methods import ApprovalRequests
 from refold_server.rpc.connection import Endpoint, EndReason, stdio_endpoint
 from refold_server.rpc.descriptors import Handover
 from refold_server.rpc.dispatch import Handler, Service
 from refold_server.rpc.error_stream import stderr_never_waits
 from refold_server.rpc.event_methods import EventMethods
+from refold_server.rpc.method_table import METHODS, handlers
+from refold_server.rpc.notices import StatusNotices, TroubleNotices
 from refold_server.rpc.progress import Trace
-from refold_server.rpc.routes import routes
-from refold_server.rpc.status_notices import StatusNotices
-from refold_server.rpc.trouble_notices import TroubleNotices
 from refold_server.runner import run_to_its_end
 from refold_server.services import Services, load_services, open_configured_store
 from refold_server.sessions.session import Session
@@ -159,10 +158,17 @@ class Daemon:
             asking.watch(session)
 
         sessions = Sessions(store, shared.host, self._spawn, client, watch, shared.plugins)
-        events = EventMethods(sessions, self._endpoint, self._group)
-        handlers = routes(sessions, shared, events, self._endpoint, asking, source)
+
+        def ask_again(session: SessionId) -> None:
+            """Whoever opens or follows a session anew has not seen what was asked in it before."""
+            live = sessions.live(session)
+            if live is not None:
+                asking.ask_again(live)
+
+        events = EventMethods(sessions, self._endpoint, self._group, ask_again)
+        served = handlers(sessions, shared, events, self._endpoint, ask_again, source)
         gc.freeze()  # what is imported stays: collections that follow large logs need not walk through it again
-        return _Ready(sessions, events, asking, shared, handlers)
+        return _Ready(sessions, events, asking, shared, served)
 
     def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._group.create_task(work())

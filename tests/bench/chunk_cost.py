@@ -25,7 +25,7 @@ from refold_server.clock import epoch_ms, uuid7
 from refold_server.loop.instance import Instance
 from refold_server.plugins.session_hooks import SessionHooks
 from refold_server.requests.session_log import SessionLog
-from refold_server.rpc.subscription import notice_of
+from refold_server.rpc.event_methods import notice_of
 from refold_server.sessions.event_tail import Tail
 from refold_server.sessions.session import Session
 from refold_storage.interface import NewSession

@@ -21,7 +21,7 @@ from refold_server.loop import tool_calls as toolcalls
 from refold_server.loop.approvals import Approvals
 from refold_server.loop.compaction_trigger import CompactionTrigger
 from refold_server.requests.session_log import SessionLog
-from refold_server.rpc import compact_methods
+from refold_server.rpc import change_methods as compact_methods
 from refold_server.sessions.session import Session
 from refold_server.tools import text_change
 from refold_storage import store as session_changes

@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from refold_protocol.rpc.notices import SessionEventsNotice
 from refold_protocol.session.codec import line_type
+from refold_server.rpc.notices import SessionEventsNotice
 from tests.crash.pipe import whole_lines
 from tests.support.notices import TOLD_WHEN_DURABLE
 

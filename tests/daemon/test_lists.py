@@ -11,7 +11,8 @@ import pytest
 
 from refold_client import Client, RpcError
 from refold_protocol.rpc.initialize import VERSION
-from refold_protocol.rpc.schema import schema_of
+from refold_server.rpc.method_table import METHODS
+from refold_server.rpc.wire_schema import schema_of
 from tests.support.chat_stream import text
 from tests.support.daemons import Json, Place, new_session, text_so_far
 from tests.support.fake_provider import FakeProvider, answer
@@ -173,4 +174,4 @@ async def test_the_schema_has_the_digest_that_was_announced(place: Place) -> Non
         told: Any = await client.schema()
         announced = client.server["capabilities"]["experimental"]["refold"]["schema"]
     assert told["digest"] == announced
-    assert json.dumps(told["schema"], sort_keys=True) == json.dumps(schema_of(), sort_keys=True)
+    assert json.dumps(told["schema"], sort_keys=True) == json.dumps(schema_of(METHODS), sort_keys=True)

@@ -15,8 +15,8 @@ import pytest
 from refold_client import UnclaimedMessageError, client_questions, spawn
 from refold_client.blocking import spawn_blocking
 from refold_client.client_questions import Approval
-from refold_protocol.rpc.approving import ApprovalOption, ApprovalRequestParams
 from refold_protocol.session.events import ApprovalSubject
+from refold_server.rpc.approval_methods import ApprovalOption, ApprovalRequestParams
 from tests.support.approval_files import change, changed, changing
 from tests.support.daemons import SERVE, Json, Place
 

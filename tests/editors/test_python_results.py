@@ -9,7 +9,7 @@ import pytest
 
 from refold_client import client as client_module
 from refold_client import client_results as results
-from refold_protocol.rpc.methods import METHODS
+from refold_server.rpc.method_table import METHODS
 
 METHOD_OF = {
     "SessionList": "session/list",

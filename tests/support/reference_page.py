@@ -17,12 +17,13 @@ from msgspec import inspect as shape
 from refold_protocol.errors import KINDS, RETRYABLE_KINDS
 from refold_protocol.rpc import wire_errors as errors
 from refold_protocol.rpc.initialize import PROTOCOL_VERSION, VERSION, Limits
-from refold_protocol.rpc.methods import LANGUAGE_METHODS, METHODS, Method
-from refold_protocol.rpc.shapes import SPLICED_RESULTS, wire_doc
-from refold_protocol.rpc.typescript import Types, declarations, is_optional
 from refold_protocol.session.event_data import TURN_ENDS
 from refold_protocol.session.events import EVENT_TYPES
 from refold_server.config_docs import configuration_page, schema_text
+from refold_server.lsp.lsp_bridge import LANGUAGE_METHODS
+from refold_server.rpc.method import Method
+from refold_server.rpc.method_table import METHODS
+from refold_server.rpc.wire_schema import SPLICED_RESULTS, Types, declarations, is_optional, wire_doc
 from tests.support import event_examples, rpc_examples
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
@@ -180,7 +181,7 @@ def _info(kind: Any) -> shape.StructType:
 def main() -> None:
     """Write the documents anew."""
     DOCS.mkdir(exist_ok=True)
-    TYPESCRIPT.write_text(declarations(), encoding="utf-8")
+    TYPESCRIPT.write_text(declarations(METHODS), encoding="utf-8")
     CONFIGURATION.write_text(configuration_page(), encoding="utf-8")
     CONFIGURATION_SCHEMA.write_text(schema_text(), encoding="utf-8")
     PAGE.write_text(page(golden_messages()), encoding="utf-8")

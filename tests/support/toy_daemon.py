@@ -16,14 +16,19 @@ from msgspec import Raw, Struct
 
 from refold_protocol.errors import SessionBusyError
 from refold_protocol.rpc.initialize import InitializeParams
-from refold_protocol.rpc.methods import METHODS, Method
-from refold_protocol.rpc.notices import SessionEventsNotice
-from refold_protocol.rpc.params import EventSubscribeParams, EventUnsubscribeParams
-from refold_protocol.rpc.results import EventSubscribeResult, EventUnsubscribeResult
 from refold_server import boot
 from refold_server.rpc.connection import Endpoint, EndReason, stdio_endpoint
 from refold_server.rpc.descriptors import Handover
 from refold_server.rpc.dispatch import AfterEvents, Followed, Handler, Service
+from refold_server.rpc.event_methods import (
+    EventSubscribeParams,
+    EventSubscribeResult,
+    EventUnsubscribeParams,
+    EventUnsubscribeResult,
+)
+from refold_server.rpc.method import Method
+from refold_server.rpc.method_table import METHODS
+from refold_server.rpc.notices import SessionEventsNotice
 
 
 class Text(Struct, frozen=True, forbid_unknown_fields=True):

@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import Final
 
 from refold_protocol.ids import SessionId
-from refold_protocol.rpc.explaining import RequestExplainResult
 from refold_server.cli.command_line import add_json, add_session, add_store
 from refold_server.cli.exit_codes import COMPLETED, STORE_CODES
 from refold_server.cli.formatting import printable
 from refold_server.cli.terminal import Style, show_progress, standard_error, standard_output
 from refold_server.cli.text_tables import aligned
+from refold_server.rpc.proof_methods import RequestExplainResult
 
 SUMMARY = "show what each request shares with the one before, and what broke it"
 DESCRIPTION = """Show for each request how many of its bytes it shares with the one before, and how many tokens the provider
@@ -48,7 +48,7 @@ async def run(options: argparse.Namespace) -> int:
     """Show how the requests of a session fared with the provider's cache."""
     from refold_server.cli.command_context import open_context, read_config
     from refold_server.requests.offline_check import request_history
-    from refold_server.rpc.explained import explain_result
+    from refold_server.rpc.proof_methods import explain_result
     from refold_server.sessions.session_views import reading
 
     out, err = standard_output(), standard_error()

@@ -30,7 +30,7 @@ from refold_server.cli.formatting import (
 from refold_server.cli.terminal import OutputStream, Style, standard_output
 
 if TYPE_CHECKING:
-    from refold_protocol.rpc.results import SurfaceNode
+    from refold_server.sessions.session_views import SurfaceNode
     from refold_storage.interface import Handle
 
 SUMMARY = "show a session's log"

@@ -10,13 +10,13 @@ from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Final
 
 from refold_protocol.ids import SessionId
-from refold_protocol.rpc.composing import PrefixComposeResult
 from refold_protocol.session.messages import TextBlock
 from refold_server.cli.command_line import add_json, add_store, unicode_text
 from refold_server.cli.exit_codes import COMPLETED, STORE_CODES
 from refold_server.cli.formatting import printable
 from refold_server.cli.terminal import Style, standard_error, standard_output
 from refold_server.cli.text_tables import aligned
+from refold_server.sessions.session_reports import PrefixComposeResult
 
 if TYPE_CHECKING:
     from refold_server.config import Config

@@ -8,13 +8,12 @@ import re
 import shutil
 from typing import TYPE_CHECKING, Final
 
-from refold_protocol.rpc.listing import SessionRow
-from refold_protocol.rpc.params import SessionListParams
 from refold_server.cli.command_line import add_json, add_store, unicode_text
 from refold_server.cli.exit_codes import COMPLETED, STORE_CODES
 from refold_server.cli.formatting import printable
 from refold_server.cli.terminal import standard_error, standard_output
 from refold_server.cli.text_tables import session_lines
+from refold_server.sessions.session_list import SessionListParams, SessionRow
 
 if TYPE_CHECKING:
     from refold_server.sessions.session_registry import Sessions

@@ -23,14 +23,13 @@ from msgspec.structs import replace
 from refold_protocol.errors import ConfigError, RefoldError
 from refold_protocol.ids import SessionId
 from refold_protocol.rpc.initialize import VERSION
-from refold_protocol.rpc.listing import ProviderRow
 from refold_server.cli.command_context import open_context, read_config
 from refold_server.config import Config
 from refold_server.config_file import config_path
 from refold_server.plugins.plugin_loading import ImportThreads, load_plugin_in_thread, plugin_sources
 from refold_server.plugins.plugin_registry import NO_PLUGINS, plugin_stats
 from refold_server.services import offered
-from refold_server.sessions.session_reports import provider_rows
+from refold_server.sessions.session_reports import ProviderRow, provider_rows
 from refold_storage.interface import Store, Vitals
 from refold_storage.lease import Holding, holdings, lease_name
 from refold_storage.store_format import DATA_FILE

@@ -20,11 +20,11 @@ from uuid import uuid4
 from msgspec import Raw
 
 from refold_protocol.rpc.initialize import ClientCapabilities, InitializeParams
-from refold_protocol.rpc.methods import LANGUAGE_METHODS
 from refold_protocol.rpc.wire_errors import WireError, internal_error, method_not_found, request_cancelled
 from refold_protocol.session.messages import Source
 from refold_server.rpc.client_requests import PeerError, PeerGoneError
 from refold_server.rpc.dispatch import Handler
+from refold_server.rpc.method import Method, notification_row, request_row
 from refold_server.sessions.session import Spawn
 from refold_server.sessions.session_registry import Sessions
 from refold_server.tools.open_buffers import OpenBuffer, closed_meanwhile
@@ -365,3 +365,18 @@ def _is_needed(capabilities: ClientCapabilities | None) -> bool:
     from refold_protocol.rpc.language import announced
 
     return announced(capabilities).needs_language_side
+
+
+_LANGUAGE_ROWS: Final = (
+    notification_row("textDocument/didOpen", "to-daemon", Raw, "A document is open; its text is the client's from now on."),
+    notification_row("textDocument/didChange", "to-daemon", Raw, "The text of an open document changed."),
+    notification_row("textDocument/didSave", "to-daemon", Raw, "The text of an open document is on disk."),
+    notification_row("textDocument/didClose", "to-daemon", Raw, "A document is closed; its text is that on disk."),
+    notification_row("workspace/didChangeWorkspaceFolders", "to-daemon", Raw, "Folders came and went."),
+    request_row("textDocument/codeAction", Raw, Raw, "Say what can be done with a selection."),
+    request_row("workspace/executeCommand", Raw, Raw, "Do it; docs/selections.md has the commands and their arguments."),
+)
+
+LANGUAGE_METHODS: Final[dict[str, Method]] = {row.name: row for row in _LANGUAGE_ROWS}
+"""The methods of LSP 3.17 that the language-server side serves, by name. Their types are LSP's own, so params and results
+pass here as they came."""

@@ -1,4 +1,4 @@
-"""Owns our own requests to the client, from sending to reply.
+"""Our own requests to the client, from sending to reply.
 
 Ids are integers. Cancelling the caller cancels the request on the client's side too. Must not know transports.
 """
@@ -12,8 +12,8 @@ from msgspec import Raw
 
 from refold_protocol.rpc.connection_state import OwnRequests
 from refold_protocol.rpc.envelope import Response, encode_notification, encode_request
-from refold_protocol.rpc.params import CancelParams
 from refold_protocol.rpc.wire_errors import ErrorObject, RpcId
+from refold_server.rpc.method import CancelParams
 
 
 class PeerError(Exception):

@@ -1,15 +1,15 @@
-"""Owns the ways in which a connection can be ended from outside its stream: signals, and the death of the editor.
+"""Ways in which a connection can be ended from outside its stream: signals, and the death of the editor.
 
 Costs nothing while nothing happens: a process is watched through a descriptor of the kernel, not by asking again and
 again.
 
-Owns what comes in: it reads messages, puts them in order, and starts what answers them.
+What comes in: it reads messages, puts them in order, and starts what answers them.
 
 Every request gets exactly one reply, and handlers begin in the order of arrival, but for what can end something: replies to
 us, `$/cancelRequest`, `turn/interrupt`, `shutdown` and `exit` neither wait behind a long queue nor until the client reads
 its replies. Must not know what methods mean, but for the four that belong to the connection itself.
 
-Owns one connection from its first byte to its exit code.
+Connection from its first byte to its exit code.
 
 Handlers never touch the transport; whoever wants to tell the client something uses `notify`, `request`, or, for events,
 `events_room` and `send_events`. Must not know sessions. Never leaves a request without its reply, but for those that
@@ -45,8 +45,6 @@ from refold_protocol.rpc.envelope import (
 from refold_protocol.rpc.framing import Frame, FrameEvent, FrameReader, TooLarge, encode_frame
 from refold_protocol.rpc.initialize import MAX_UNSENT_REPLIES, InitializeParams
 from refold_protocol.rpc.initialize_reply import initialize_result
-from refold_protocol.rpc.methods import decode_params
-from refold_protocol.rpc.notices import SessionEventsNotice
 from refold_protocol.rpc.wire_errors import (
     ErrorObject,
     RpcId,
@@ -60,6 +58,8 @@ from refold_protocol.rpc.wire_errors import (
 from refold_server.rpc.client_requests import PeerRequests
 from refold_server.rpc.descriptors import Handover, open_ancestor
 from refold_server.rpc.dispatch import RequestIntake, RunningRequest, Service, run_notification
+from refold_server.rpc.method import decode_params
+from refold_server.rpc.notices import SessionEventsNotice
 from refold_server.rpc.stdio import Hooks, StdioTransport, Transport
 
 EndReason: TypeAlias = Literal["exit", "inputEnded", "outputClosed", "parentGone", "brokenFrame", "terminated"]

@@ -1,13 +1,13 @@
-"""Owns the process's standard descriptors: it moves the real ones away, so that frames and nothing else reach the client.
+"""Process's standard descriptors: it moves the real ones away, so that frames and nothing else reach the client.
 
 Afterwards a stray `print`, a library's warning or a child's output goes to standard error, and whoever reads standard
 input (a child) finds it empty. Imported before the answer to `initialize`: nothing here may bring asyncio along.
 
-Owns what the boot hands to the daemon: descriptors, what was read and not yet treated, and how far life has come.
+What the boot hands to the daemon: descriptors, what was read and not yet treated, and how far life has come.
 
 Imported before the answer to `initialize`: nothing here may bring asyncio along.
 
-Owns the look at the process that `initialize` names: is it there, and is it ours to watch?
+Look at the process that `initialize` names: is it there, and is it ours to watch?
 
 Imported before the answer to `initialize`: nothing here may bring asyncio along, and the look is taken before that answer
 leaves, because an editor may die right after it.

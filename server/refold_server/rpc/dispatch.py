@@ -1,14 +1,14 @@
-"""Owns the running of one request: params to their type, the handler, the one reply.
+"""Running of one request: params to their type, the handler, the one reply.
 
 Whatever a handler does, exactly one reply is made: its result, its error, −32800 when the client cancelled it, −32603 for
 a fault of ours. Must not know transports; it gives bodies.
 
-Owns the order in which messages are treated, and how far: steps that wait for their turn, bounded in bytes.
+Order in which messages are treated, and how far: steps that wait for their turn, bounded in bytes.
 
 They are taken in short bursts, and not at all while the client leaves its replies unread. What is urgent does not wait. When
 too much waits, reading stops until there is room again. Must not know what a step does.
 
-Owns the one rule about content from outside that types cannot say: some of its text is not blank.
+One rule about content from outside that types cannot say: some of its text is not blank.
 """
 
 from __future__ import annotations
@@ -20,13 +20,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct
 
 from refold_protocol.errors import RefoldError
 from refold_protocol.rpc.envelope import RpcRequest, encode_error, encode_result
 from refold_protocol.rpc.initialize import MAX_UNSENT_REPLIES, MAX_UNSENT_REPLY_BYTES, InitializeParams
-from refold_protocol.rpc.methods import METHODS, Method, decode_params
-from refold_protocol.rpc.params import TextInput
 from refold_protocol.rpc.wire_errors import (
     ErrorObject,
     WireError,
@@ -36,6 +34,7 @@ from refold_protocol.rpc.wire_errors import (
     is_ours,
     request_cancelled,
 )
+from refold_server.rpc.method import Method, TextInput, decode_params
 from refold_server.rpc.stdio import Transport
 
 Handler: TypeAlias = Callable[[Any], Awaitable[object]]
@@ -53,7 +52,7 @@ class Service(Struct, frozen=True):
 
     handlers: Mapping[str, Handler]
     initialized: Initialized
-    methods: Mapping[str, Method] = field(default_factory=lambda: METHODS)
+    methods: Mapping[str, Method]
 
 
 class Followed(Struct, frozen=True):

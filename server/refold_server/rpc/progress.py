@@ -1,9 +1,9 @@
-"""Owns `$/progress` of turns that were started with a `workDoneToken`: begin, a report for each step, tool, question, the end.
+"""`$/progress` of turns that were started with a `workDoneToken`: begin, a report for each step, tool, question, the end.
 
 A projection of the log like any other: told from events, after they were accepted. A token names one turn at a time, or one
 compaction that was asked for.
 
-Owns `$/setTrace` and `$/logTrace`: what the daemon does, told to a client that asks for it.
+`$/setTrace` and `$/logTrace`: what the daemon does, told to a client that asks for it.
 
 One line for each request that was answered, with the time it took; with `verbose`, the params as well. Off until asked for,
 and then it costs one comparison a request.
@@ -15,14 +15,12 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import msgspec
 
 from refold_protocol.ids import InputId
-from refold_protocol.rpc.notices import LogTraceNotice, ProgressNotice, WorkDone
-from refold_protocol.rpc.params import ProgressToken, SetTraceParams
 from refold_protocol.rpc.wire_errors import WireError, bad_param
 from refold_protocol.session.events import (
     AbortCause,
@@ -37,6 +35,8 @@ from refold_protocol.session.events import (
     TurnStart,
 )
 from refold_server.rpc.dispatch import Handler
+from refold_server.rpc.method import ProgressToken, SetTraceParams, notification_row
+from refold_server.rpc.notices import LogTraceNotice, ProgressNotice, WorkDone
 from refold_server.sessions.session import Session
 
 Notify = Callable[[str, object], None]
@@ -190,3 +190,7 @@ class Trace:
     def _tell(self, message: str, params: Any) -> None:
         verbose = msgspec.json.encode(params).decode() if self.level == "verbose" else None
         self._notify("$/logTrace", LogTraceNotice(message, verbose))
+
+
+METHODS: Final = (notification_row("$/setTrace", "to-daemon", SetTraceParams, "How much to tell of what the daemon does."),)
+"""The methods of this family."""

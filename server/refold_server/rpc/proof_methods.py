@@ -1,17 +1,201 @@
-"""Owns the handlers of `request/rebuild`, `request/explain` and `log/verify`: what was sent, why, and whether it is proved."""
+"""Params and the result of `request/explain`. Shapes only: it is loaded before a connection is answered.
+
+The command `refold cache --json` prints the same objects, one for each request of a log.
+
+Explanation of a request, as `request/explain` answers, and `refold cache --json` prints.
+
+Handlers of `request/rebuild`, `request/explain` and `log/verify`: what was sent, why, and whether it is proved.
+"""
 
 from __future__ import annotations
 
-from refold_protocol.rpc.explaining import RequestExplainParams, RequestExplainResult
-from refold_protocol.rpc.params import LogVerifyParams, RequestRebuildParams
-from refold_protocol.rpc.results import LogVerifyResult, Mismatch, RequestRebuildResult
-from refold_protocol.session.cache_report import RequestHistory
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from refold_protocol.ids import SessionId
+from refold_protocol.session.cache_report import (
+    RequestHistory,
+    cached_tokens,
+    cause_sentence,
+    prompt_tokens,
+    reasons,
+    verdict_of,
+)
+from refold_protocol.session.prefix_cache import Attribution, Cause, Parting, RequestRow
 from refold_protocol.verify import Report
 from refold_server.requests.offline_check import RebuiltRequest, check_log, rebuilt_request, rebuilt_summary, request_history
-from refold_server.rpc.explained import explain_result
+from refold_server.rpc.dispatch import Handler
+from refold_server.rpc.method import Counting, Seq, request_row
 from refold_server.sessions.session_registry import Sessions
 from refold_server.sessions.session_views import examining, read_whole, reading
 from refold_storage.interface import Handle
+
+
+class StepPlace(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """A step, by the numbers of its turn and of itself."""
+
+    turn: Counting
+    step: Counting
+
+
+class RequestExplainParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """`request/explain`: the request of one step, compared with that of `against`, by default the request before it.
+    Whichever of the two is later is compared with the earlier one."""
+
+    session: SessionId
+    turn: Counting
+    step: Counting
+    against: StepPlace | None = None
+
+
+class ExplainedRequest(Struct, frozen=True, gc=False):
+    """A request that was sent: its step, the attempt, the seq of its `request/sent`, the bytes of its body."""
+
+    turn: int
+    step: int
+    attempt: int
+    seq: int
+    bytes: int
+
+
+class ExplainedCause(Struct, frozen=True, gc=False, omit_defaults=True):
+    """An event between the two requests after which the later one may begin otherwise, and what it changed as a sentence.
+    `kind` is `header`, `instance` (the first header of the loop instance `instance`), `compaction` or `pruning`."""
+
+    seq: int
+    type: str
+    kind: str
+    sentence: str
+    instance: int | None = None
+
+
+class ExplainedParting(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Where the two bodies part: the first byte that differs, the segment that holds it, and excerpts of both around it.
+
+    `segment` is `config`, `tools`, `system`, `prefix`, `history` or `tail`, `where` the same in words; `index` counts tools
+    and messages from 0, `name` is that of a setting or a tool, `node` the seq of the event that the message came from."""
+
+    offset: int
+    segment: str
+    where: str
+    before: str
+    after: str
+    index: int | None = None
+    name: str | None = None
+    node: int | None = None
+
+
+class RequestExplainResult(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """`request/explain`: what the later request shares with the earlier one, `against` (absent for the first of a log).
+
+    `common` counts the bytes that both bodies begin with, absent where an encoder is not shipped or an image is missing.
+    `verdict`: `first`; `kept`: all bytes of the earlier body are there but its closing brackets; `break`: they are not;
+    `moved`: they are, but went to another provider; `provider`: they are, and the provider reports clearly fewer tokens as
+    cached than it had read; `summary`: the same, and it was asked for a summary in between, whose request may have taken their
+    place; `unknown`: they are, and the provider's figures do not tell. `reasons` are sentences, the nearest first. Tokens are
+    those that the provider reported, absent where it did not.
+    """
+
+    request: ExplainedRequest
+    verdict: Literal["first", "kept", "break", "moved", "summary", "provider", "unknown"]
+    causes: tuple[ExplainedCause, ...]
+    reasons: tuple[str, ...]
+    against: ExplainedRequest | None = None
+    common: int | None = None
+    parting: ExplainedParting | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+
+
+def explain_result(row: RequestRow, against: RequestRow | None, state: Attribution) -> RequestExplainResult:
+    """Give the result for a row compared with `against`; `state` is the fold of the whole log."""
+    return RequestExplainResult(
+        _request(row),
+        verdict_of(row, state.caching),
+        tuple(map(_cause, row.causes)),
+        tuple(reasons(row, state)),
+        None if against is None else _request(against),
+        row.common,
+        None if row.parting is None else _parting(row.parting),
+        prompt_tokens(row),
+        cached_tokens(row),
+    )
+
+
+def _request(row: RequestRow) -> ExplainedRequest:
+    return ExplainedRequest(row.turn, row.step, row.attempt, row.seq, row.bytes)
+
+
+def _cause(cause: Cause) -> ExplainedCause:
+    instance = cause.instance if cause.kind == "instance" else None
+    return ExplainedCause(cause.seq, cause.type, cause.kind, cause_sentence(cause), instance)
+
+
+def _parting(parting: Parting) -> ExplainedParting:
+    segment = parting.segment
+    return ExplainedParting(
+        parting.offset,
+        segment.kind,
+        segment.words,
+        parting.before,
+        parting.after,
+        segment.index,
+        segment.name,
+        parting.node,
+    )
+
+
+class RequestRebuildResult(Struct, frozen=True, gc=False, rename="camel"):
+    """`request/rebuild`: the exact body as text, its SHA-256 and the Request's, in hex. `verdict` compares with what was
+    recorded when it was sent: `unshipped` where this release lacks that encoder version, `unsent` where nothing was."""
+
+    body: str
+    sha256: str
+    request_sha256: str
+    verdict: Literal["equal", "different", "unshipped", "unsent"]
+
+
+class Mismatch(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The first thing that differs, at the event `seq`, or somewhere in the events `seq` to `last`: `what` is `record`,
+    `chain`, `head`, `line`, `grammar`, `surface`, `header`, `pairing`, `request` or `body`; `message` says what was expected
+    and what was found."""
+
+    what: str
+    seq: int
+    message: str
+    last: int | None = None
+
+
+class LogVerifyResult(Struct, frozen=True, gc=False, omit_defaults=True):
+    """`log/verify`: how many events and requests were checked, how many requests came out equal, how many were of an
+    encoder version that this release does not ship; the first mismatch, if any."""
+
+    events: int
+    requests: int
+    equal: int
+    unshipped: int
+    mismatch: Mismatch | None = None
+
+
+class RequestRebuildParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """`request/rebuild`: the request of one step, or of the compaction whose `compact/start` has the seq `compact`."""
+
+    session: SessionId
+    turn: Counting | None = None
+    step: Counting | None = None
+    compact: Seq | None = None
+
+    def __post_init__(self) -> None:
+        if (self.turn is None) != (self.step is None) or (self.turn is None) == (self.compact is None):
+            raise ValueError("give either `turn` and `step`, or `compact`")
+
+
+class LogVerifyParams(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """`log/verify`: the whole log."""
+
+    session: SessionId
 
 
 class ProofMethods:
@@ -19,6 +203,14 @@ class ProofMethods:
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Give the handlers by method name."""
+        return {
+            "request/rebuild": self.rebuild,
+            "request/explain": self.explain,
+            "log/verify": self.verify,
+        }
 
     async def rebuild(self, params: RequestRebuildParams) -> RequestRebuildResult:
         """request/rebuild."""
@@ -61,3 +253,11 @@ async def _rebuilt(handle: Handle, params: RequestRebuildParams) -> RebuiltReque
     assert params.turn is not None  # the params' own check: a step is named then
     assert params.step is not None
     return await rebuilt_request(handle, params.turn, params.step)
+
+
+METHODS: Final = (
+    request_row("request/rebuild", RequestRebuildParams, RequestRebuildResult, "Rebuild a request."),
+    request_row("request/explain", RequestExplainParams, RequestExplainResult, "Say what broke a prefix."),
+    request_row("log/verify", LogVerifyParams, LogVerifyResult, "Prove a log against its own records."),
+)
+"""The methods of this family."""

@@ -1,9 +1,9 @@
-"""Owns the thread that reads: it waits for bytes and hands them to the event loop, and does nothing else.
+"""Thread that reads: it waits for bytes and hands them to the event loop, and does nothing else.
 
 It never waits for the writer. It does wait for the loop: so many bytes are read ahead of it and no more, so that a flood
 stays in the client's pipe. Works on pipes, sockets and files alike. Must not know frames.
 
-Owns the seam between the endpoint and whatever carries its bytes, and the form that runs over descriptors.
+Seam between the endpoint and whatever carries its bytes, and the form that runs over descriptors.
 
 A transport takes frames into two lanes and gives bytes as they come. It never blocks and never refuses: whoever sends
 looks at `unsent`, and events are sent only after `events_room`. `memory_transport.py` has the double. All calls and

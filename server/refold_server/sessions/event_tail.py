@@ -1,4 +1,4 @@
-"""Owns a reader's place in a log that grows: what may be told now, in order, once, from any seq on.
+"""Reader's place in a log that grows: what may be told now, in order, once, from any seq on.
 
 Events wait in the log, not in memory: a slow reader just has an old cursor. An event with an outside effect is told only
 after it is durable, and what follows it waits too. Serves connections and the command line alike; knows neither.

@@ -1,4 +1,4 @@
-"""Owns one live session of this process: its ledger, its loop instance, its turns, and what it accepts from outside.
+"""Live session of this process: its ledger, its loop instance, its turns, and what it accepts from outside.
 
 Accepting an input and running it are two things: an input is accepted when it is durable; it runs when no turn does, or
 joins the running one. Must not know of connections: any number of clients may act on it, and none is told from here.

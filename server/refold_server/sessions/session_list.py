@@ -1,4 +1,4 @@
-"""Owns the list of sessions: pages of the catalogue, filtered, each row with the status that can be known from here.
+"""List of sessions: pages of the catalogue, filtered, each row with the status that can be known from here.
 
 Reads the catalogue alone, but where a text is searched in prompts, and for a fork that nobody opened yet: the catalogue
 knows of it what its parent came to. Never folds a log.
@@ -7,18 +7,63 @@ knows of it what its parent came to. Never folds a log.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Annotated, Final
 
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from refold_protocol.errors import RefoldError
-from refold_protocol.rpc.listing import SessionListResult, SessionRow
-from refold_protocol.rpc.params import SessionListParams
-from refold_protocol.rpc.results import ForkOrigin
+from refold_protocol.ids import SessionId
+from refold_protocol.session.session_totals import UsageTotals
 from refold_server.sessions.prompt_search import folded
 from refold_server.sessions.session_registry import Sessions, named_path
 from refold_storage.catalog import counted_summary
 from refold_storage.interface import RecentCursor, SessionRecord
+
+
+class ForkOrigin(Struct, frozen=True, gc=False):
+    """The parent of a fork, the last inherited seq, and the digest of that event in hex."""
+
+    session: SessionId
+    at: int
+    digest: str
+
+
+class SessionRow(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """A session in a list. `status` is a word of Status; `usage` is in tokens."""
+
+    session: SessionId
+    cwd: str
+    created_at: int
+    last_activity: int
+    tail: int
+    turns: int
+    status: str
+    title: str | None = None
+    model: str | None = None
+    usage: UsageTotals = UsageTotals()
+    parent: ForkOrigin | None = None
+    archived: bool = False
+
+
+class SessionListResult(Struct, frozen=True, gc=False, omit_defaults=True):
+    """`session/list`: `next` is the cursor of the next page, absent on the last."""
+
+    sessions: tuple[SessionRow, ...]
+    next: str | None = None
+
+
+class SessionListParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """`session/list`: the most recently active first, `limit` at most, going on behind `cursor` (the `next` of the page
+    before). `cwd` keeps the sessions of one folder, `text` those in whose title or prompts it stands, whatever its case. A page
+    may be short, even empty, and have a next one: it looks at so many sessions, and reads so much of their logs, only."""
+
+    limit: Annotated[int, Meta(ge=1, le=1_000)]
+    cwd: str | None = None
+    text: str | None = None
+    archived: bool = False
+    cursor: str | None = None
+
 
 LOOKED_AT: Final = 10_000
 """Rows of the catalogue that one page looks through; a page of a rare filter may be short and still have a next one."""

@@ -1,10 +1,10 @@
-"""Owns the sessions that this process has open, by id. Opens, resumes and closes them; knows nothing of connections.
+"""Sessions that this process has open, by id. Opens, resumes and closes them; knows nothing of connections.
 
-Owns the making of forks from a session of this process or of any other: how far it can be forked, and the fork's title.
+Making of forks from a session of this process or of any other: how far it can be forked, and the fork's title.
 
 The fork's seed is closed by whoever opens it for writing first, as every log is; nothing of that is done here.
 
-Owns the compaction of a session's history that somebody asks for, between its turns. What comes in meanwhile is queued.
+Compaction of a session's history that somebody asks for, between its turns. What comes in meanwhile is queued.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """What is told of a session's meter: its pressure now, and that of each request that it sent.
 
-Owns what can be said of a session's prefix: the one in force, or the one that an instance that began now would have.
+What can be said of a session's prefix: the one in force, or the one that an instance that began now would have.
 
 A composition that is only looked at is made like any other, but recorded nowhere; nor are its failures.
 
-Owns what can be said of configured models and providers without asking any provider.
+What can be said of configured models and providers without asking any provider.
 """
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ import msgspec
 from msgspec import Struct
 
 from refold_protocol.ids import SessionId
-from refold_protocol.rpc.composing import PrefixComposeResult, PrefixContribution
-from refold_protocol.rpc.listing import ModelRow, ProviderRow
-from refold_protocol.rpc.metering import MeterAnchor, MeterNode, MeterReadResult
 from refold_protocol.session.codec import decode_at, decode_event, line_type
 from refold_protocol.session.events import RequestHeader, RequestHeaderDelta
 from refold_protocol.session.header import header_step
@@ -35,6 +32,90 @@ from refold_server.sessions.session_registry import Sessions
 from refold_server.sessions.session_views import folded, reading, recorded
 from refold_storage.interface import Handle, SessionRecord
 from refold_storage.reader import read_slices
+
+
+class MeterAnchor(Struct, frozen=True, gc=False):
+    """A call that the provider counted: its step, the seq of its reply, and the `tokens` of its prompt and output."""
+
+    turn: int
+    step: int
+    seq: int
+    tokens: int
+
+
+class MeterNode(Struct, frozen=True, gc=False):
+    """A node of the surface by its seq, and its estimated tokens; 0 for one that the model does not see."""
+
+    seq: int
+    tokens: int
+
+
+class MeterReadResult(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """`meter/read`: the `tokens` of the next request's prompt, the model's whole `window`, and the share of it, `ratio`.
+
+    With an `anchor`, tokens are what the provider counted then and, by estimate, what the surface gained or lost since; without
+    one they are `header` (system text, tools, prefix) and `surface`, both estimated. `nodes` are the prices of the surface, in
+    its order. `logRevision` counts the events that were consumed: the next event's seq.
+    """
+
+    model: str
+    tokens: int
+    window: int
+    ratio: float
+    header: int
+    surface: int
+    nodes: tuple[MeterNode, ...]
+    log_revision: int
+    anchor: MeterAnchor | None = None
+
+
+class PrefixContribution(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What one contributor of a plugin says; without messages it says nothing, and has no digest. `removed` counts messages
+    of contributors behind it that it left out."""
+
+    plugin: str
+    contributor: str
+    messages: tuple[Message, ...] = ()
+    bytes: int = 0
+    tokens: int = 0
+    sha256: str | None = None
+    removed: int = 0
+
+
+class PrefixComposeResult(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """`prefix/compose`: `composed` tells that this is in force in the live session; else it is what an instance that began
+    now would have. `contributors` stand in the order of the wire, those without a word last. `recorded` tells whether the
+    last recorded request has this very prefix; absent where there is none. `failures` are sentences."""
+
+    cwd: str
+    composed: bool
+    contributors: tuple[PrefixContribution, ...]
+    bytes: int = 0
+    tokens: int = 0
+    sha256: str | None = None
+    recorded: bool | None = None
+    failures: tuple[str, ...] = ()
+
+
+class ModelRow(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """A model that the configuration names. Window and output are in tokens, absent where nothing is configured."""
+
+    model: str
+    provider: str
+    dialect: str
+    is_default: bool = False
+    context_window: int | None = None
+    max_output: int | None = None
+
+
+class ProviderRow(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """A configured provider: any of its models can be named as `provider/model`. `credentials` says where its key comes
+    from and whether it is there: `none`, `present` or `missing`; `command` where a command gives it."""
+
+    provider: str
+    dialect: str
+    credentials: str
+    base_url: str | None = None
 
 
 class Metered(Struct, frozen=True):

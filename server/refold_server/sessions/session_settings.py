@@ -1,13 +1,13 @@
-"""Owns what changes of a session's settings are, and the words in which a model is told of another permission mode.
+"""What changes of a session's settings are, and the words in which a model is told of another permission mode.
 
 Pure. The session records both; a change of permissions is told as context and never edits the system text.
 
-Owns the check of a session's settings before they are recorded: a value that cannot hold is refused with its reason.
+Check of a session's settings before they are recorded: a value that cannot hold is refused with its reason.
 
 Changes nothing. Settings that stand in a log already are not checked again: what has become wrong there is told when it
 matters.
 
-Owns finding out what a log lets run without a question: what somebody allowed for its session, and the mode it was set to.
+Finding out what a log lets run without a question: what somebody allowed for its session, and the mode it was set to.
 
 It holds for whoever goes on with the session, also where the log came from another machine, so it is told there.
 """

@@ -4,9 +4,9 @@ The views surface, transcript and status of a log that nobody writes and that en
 next writer would on disk. A view as of an earlier seq shows what was then; the events view shows recorded events only. Reads
 through a handle and keeps nothing.
 
-Owns the choice of a handle for a read: the live session's where this process writes it, else one for this read alone.
+Choice of a handle for a read: the live session's where this process writes it, else one for this read alone.
 
-Owns the way through a long iteration beside which the event loop stays alive.
+Way through a long iteration beside which the event loop stays alive.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
 import anyio.lowlevel
+from msgspec import Struct
 from msgspec.structs import replace
 
 from refold_protocol.errors import SeqRangeError, SessionHandleClosedError
 from refold_protocol.ids import SessionId
-from refold_protocol.rpc.results import SurfaceNode
 from refold_protocol.session.closers import closers_of, drafts_as_events, open_at_end
 from refold_protocol.session.codec import line_type
 from refold_protocol.session.event_data import FORKED, INTERRUPTED
 from refold_protocol.session.events import Event
 from refold_protocol.session.grammar import NO_TURN, TurnState
 from refold_protocol.session.header import header_step
-from refold_protocol.session.messages import EpochHeader
+from refold_protocol.session.messages import EpochHeader, Message
 from refold_protocol.session.projection import derive_message
 from refold_protocol.session.session_state import Pending, SessionState, Status, status_of
 from refold_protocol.session.surface import Surface, fold_surface
@@ -36,6 +36,14 @@ from refold_server.requests.session_log import is_seed, load_now
 from refold_server.sessions.session_registry import Sessions
 from refold_storage.interface import Handle
 from refold_storage.reader import read_events
+
+
+class SurfaceNode(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A node of the surface: its event's seq and type, and the message that it becomes for the model, if any."""
+
+    seq: int
+    type: str
+    message: Message | None = None
 
 
 def seq_at(handle: Handle, at: int | None) -> int:

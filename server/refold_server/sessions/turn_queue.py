@@ -1,4 +1,4 @@
-"""Owns the turns of one session: one at a time, the next queued one behind it, and whoever waits for an end.
+"""Turns of one session: one at a time, the next queued one behind it, and whoever waits for an end.
 
 An end is given to those who wait once it is durable. Must not know who asks; accepts no input itself (`session.py` does).
 """

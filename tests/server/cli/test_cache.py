@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from refold_protocol.rpc.explaining import ExplainedRequest, RequestExplainResult
 from refold_server.cli.cli_cache import VERDICTS, table_lines
 from refold_server.cli.terminal import Style
+from refold_server.rpc.proof_methods import ExplainedRequest, RequestExplainResult
 from tests.support.commands import Here
 
 PLAIN = Style(colour=False)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from refold_protocol.rpc.listing import ProviderRow
 from refold_server.cli.cli_doctor import report_lines, size_text
 from refold_server.cli.doctor_findings import (
     MAX_LAG,
@@ -24,6 +23,7 @@ from refold_server.cli.doctor_findings import (
     findings,
 )
 from refold_server.cli.terminal import Style
+from refold_server.sessions.session_reports import ProviderRow
 from tests.support.chat_stream import text
 from tests.support.commands import Done, Here, finish, start
 from tests.support.fake_provider import FakeProvider, Gate, answer

@@ -18,10 +18,10 @@ from refold_protocol.rpc.initialize import InitializeParams
 from refold_protocol.rpc.initialize_reply import initialize_result
 from refold_protocol.rpc.language import COMMANDS, LanguageParams, WorkspaceFolder
 from refold_protocol.rpc.lsp_types import Position, Range
-from refold_protocol.rpc.methods import LANGUAGE_METHODS
 from refold_protocol.rpc.wire_errors import ErrorObject, WireError
 from refold_server.lsp import lsp_backend
 from refold_server.lsp.lsp_backend import PyglsBackend
+from refold_server.lsp.lsp_bridge import LANGUAGE_METHODS
 from refold_server.lsp.selection_commands import ActionRequest
 from tests.support.language import NotingFeatures, plain, raw
 

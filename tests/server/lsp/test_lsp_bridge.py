@@ -10,9 +10,8 @@ import pytest
 from msgspec import Raw
 
 from refold_protocol.rpc.initialize import InitializeParams
-from refold_protocol.rpc.methods import LANGUAGE_METHODS
 from refold_protocol.rpc.wire_errors import ErrorObject, WireError
-from refold_server.lsp.lsp_bridge import LspBridge
+from refold_server.lsp.lsp_bridge import LANGUAGE_METHODS, LspBridge
 from refold_server.lsp.text_positions import OpenDocument
 from refold_server.rpc.client_requests import PeerError, PeerGoneError
 from refold_server.tools.open_buffers import OpenBuffer

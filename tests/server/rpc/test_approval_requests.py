@@ -9,12 +9,11 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec import Raw
 
-from refold_protocol.rpc.approving import ApprovalRequestParams
 from refold_protocol.rpc.wire_errors import ErrorObject
 from refold_protocol.session.events import AbortCause, ApprovalDecided
 from refold_protocol.session.messages import Source
 from refold_server.loop.approvals import GONE
-from refold_server.rpc.approval_requests import ApprovalRequests
+from refold_server.rpc.approval_methods import ApprovalRequestParams, ApprovalRequests
 from refold_server.rpc.client_requests import PeerError, PeerGoneError
 from refold_server.sessions.session import Session
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says

@@ -6,11 +6,11 @@ import pytest
 
 from refold_protocol.errors import InvariantError
 from refold_protocol.ids import InputId
-from refold_protocol.rpc.notices import ProgressNotice
 from refold_protocol.session.events import AbortCause, Draft, Trigger, TurnStart
 from refold_protocol.session.messages import text_content
 from refold_protocol.session.session_state import PendingInput
 from refold_server.loop.instance import Instance
+from refold_server.rpc.notices import ProgressNotice
 from refold_server.rpc.progress import Progress
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, echo, fill, scripted_session

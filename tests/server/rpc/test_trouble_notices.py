@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from refold_protocol.errors import StorageFullError
-from refold_protocol.rpc.notices import SessionsChangedNotice, SessionTroubleNotice
 from refold_protocol.session.messages import text_content
-from refold_server.rpc.status_notices import StatusNotices
-from refold_server.rpc.trouble_notices import TroubleNotices
+from refold_server.rpc.notices import SessionsChangedNotice, SessionTroubleNotice, StatusNotices, TroubleNotices
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import CLIENT, NAME, scripted_session, turn
 from tests.support.memory_store import MemoryStore

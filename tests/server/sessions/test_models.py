@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from refold_protocol.json_text import JsonText
-from refold_protocol.rpc.listing import ModelRow
 from refold_server.config import Config, ModelConfig, ProviderConfig, StoreConfig
-from refold_server.sessions.session_reports import model_rows, provider_rows
+from refold_server.sessions.session_reports import ModelRow, model_rows, provider_rows
 
 OPEN = ProviderConfig("open", "chat-completions", JsonText("{}"), "http://127.0.0.1:1/v1")
 KEYED = ProviderConfig("keyed", "chat-completions", JsonText("{}"), "http://127.0.0.1:2/v1", key_env="KEY")

@@ -11,7 +11,6 @@ from msgspec import Raw
 from refold_protocol import errors as tree
 from refold_protocol.errors import KINDS, RETRYABLE_KINDS, ConfigError, InvariantError, ProviderError, RefoldError
 from refold_protocol.rpc import wire_errors as errors
-from refold_protocol.rpc.methods import METHODS, decode_params
 from refold_protocol.rpc.wire_errors import (
     APPLICATION_ERROR,
     INTERNAL_ERROR,
@@ -21,6 +20,8 @@ from refold_protocol.rpc.wire_errors import (
     error_of,
     is_ours,
 )
+from refold_server.rpc.method import decode_params
+from refold_server.rpc.method_table import METHODS
 
 
 def data(error: ErrorObject) -> Any:

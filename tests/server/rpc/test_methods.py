@@ -13,9 +13,9 @@ from msgspec import Raw, Struct, UnsetType
 
 from refold_protocol.rpc.envelope import Notification, Response, RpcRequest, decode_message
 from refold_protocol.rpc.initialize import InitializeParams
-from refold_protocol.rpc.methods import METHODS, decode_params, decode_result
-from refold_protocol.rpc.params import CancelParams, ProgressCancelParams, SetTraceParams
 from refold_protocol.rpc.wire_errors import WireError
+from refold_server.rpc.method import CancelParams, ProgressCancelParams, SetTraceParams, decode_params, decode_result
+from refold_server.rpc.method_table import METHODS
 from tests.support.annotations import fields, mutable_parts, structs_in
 from tests.support.rpc_examples import EXAMPLES, GOLDEN, bodies, golden_file, schema_text
 

@@ -8,13 +8,13 @@ from typing import Literal
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from refold_protocol.errors import KINDS
-from refold_protocol.rpc.methods import METHODS, Method
-from refold_protocol.rpc.shapes import SPLICED, SPLICED_RESULTS, WORDS
-from refold_protocol.rpc.typescript import EMPTY, declarations
 from refold_protocol.session.event_data import TURN_ENDS
 from refold_protocol.session.events import EVENT_TYPES
+from refold_server.rpc.method import Method
+from refold_server.rpc.method_table import METHODS
+from refold_server.rpc.wire_schema import EMPTY, SPLICED, SPLICED_RESULTS, WORDS, declarations
 
-TEXT = declarations()
+TEXT = declarations(METHODS)
 
 
 class Cat(Struct, frozen=True, tag="cat", tag_field="kind"):

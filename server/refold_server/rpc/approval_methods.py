@@ -1,4 +1,9 @@
-"""Owns asking a connection's client whether calls may run: `approval/request` for each open question, `approval/answer`.
+"""Params and the results of the methods by which a person is asked whether a call may run, and answers.
+
+Shapes, and the two lists that belong to them: what can be answered, and what no answer means. An answer that does not fit
+is no error here: whoever asked takes it for the default.
+
+Asking a connection's client whether calls may run: `approval/request` for each open question, `approval/answer`.
 
 A question is asked once it is durable; the first valid answer wins, wherever it comes from. What the client makes of a
 request that is not an answer (an error, an option that was not offered) is the default: it denies. Keeps no question of its
@@ -9,34 +14,97 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, Literal, TypeAlias
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from refold_protocol.errors import RefoldError
-from refold_protocol.ids import ApprovalId, SessionId
-from refold_protocol.rpc.approving import (
-    DENY,
-    ApprovalAnswerParams,
-    ApprovalRequestParams,
-    ApprovalRequestResult,
-    answer_of,
-    approval_options,
-)
-from refold_protocol.rpc.listing import SeqResult
-from refold_protocol.rpc.methods import METHODS, decode_result
+from refold_protocol.ids import ApprovalId, CallId, SessionId
+from refold_protocol.session.events import ApprovalSubject
 from refold_protocol.session.messages import Source
 from refold_server.loop.approvals import GONE, Outcome, Question, Scope
 from refold_server.rpc.client_requests import PeerError, PeerGoneError
+from refold_server.rpc.dispatch import Handler
+from refold_server.rpc.method import Method, SeqResult, decode_result, request_row
 from refold_server.sessions.session import Session
 from refold_server.sessions.session_registry import Sessions
+
+OptionKind: TypeAlias = Literal["allowOnce", "allowSession", "deny"]
+
+
+class ApprovalOption(Struct, frozen=True, gc=False):
+    """One thing that can be answered: `id` is what the reply names, `label` is for a person, in English."""
+
+    id: str
+    kind: OptionKind
+    label: str
+
+
+class ApprovalRequestParams(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """`approval/request`: a call waits until somebody says whether it may run. `approval` is its durable id, the same when the
+    question is asked again. `subject` is exactly what would happen. A reply that names none of the `options`, an error, or
+    none within `deadline_ms` milliseconds is `default`. Cancelled when the question is settled elsewhere."""
+
+    session: SessionId
+    approval: ApprovalId
+    turn: int
+    call_id: CallId
+    tool: str
+    subject: ApprovalSubject
+    options: tuple[ApprovalOption, ...]
+    default: str
+    deadline_ms: int | None = None
+
+
+class ApprovalRequestResult(Struct, frozen=True, gc=False):
+    """`approval/request`: the id of the option that was chosen."""
+
+    option: str
+
+
+class ApprovalAnswerParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """`approval/answer`: settle an open question without being asked. With the scope `session`, further calls of that tool run
+    without a question as long as the session lives."""
+
+    session: SessionId
+    approval: ApprovalId
+    outcome: Outcome
+    scope: Scope = "once"
+
+    def __post_init__(self) -> None:
+        if self.outcome == "denied" and self.scope != "once":
+            raise ValueError("a call is denied once; the permission mode `deny` is for all of them")
+
+
+DENY: Final = "deny"
+"""The option that no answer means."""
+
+_ANSWERS: Final[dict[str, tuple[Outcome, Scope]]] = {
+    "once": ("allowed", "once"),
+    "session": ("allowed", "session"),
+    DENY: ("denied", "once"),
+}
+
+
+def approval_options(tool: str) -> tuple[ApprovalOption, ...]:
+    """Give what can be answered to a question about a call of `tool`, the narrowest permission first."""
+    return (
+        ApprovalOption("once", "allowOnce", "Allow this call"),
+        ApprovalOption("session", "allowSession", f"Allow {tool} for this session"),
+        ApprovalOption(DENY, "deny", "Deny"),
+    )
+
+
+def answer_of(option: str) -> tuple[Outcome, Scope] | None:
+    """Give what choosing an option means; None for one that was not offered."""
+    return _ANSWERS.get(option)
+
 
 Ask: TypeAlias = Callable[[str, object], Awaitable[Raw]]
 """Sends a request to the client and gives its result; cancelling it cancels it there. Raises PeerError, PeerGoneError."""
 
-METHOD = METHODS["approval/request"]
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +174,9 @@ class ApprovalRequests:
     async def _answer(self, session: SessionId, question: Question) -> tuple[Outcome, Scope]:
         """Ask once and give what the client says, or the default. Raises PeerGoneError."""
         try:
-            result: ApprovalRequestResult = decode_result(METHOD, await self._ask(METHOD.name, _params(session, question)))
+            result: ApprovalRequestResult = decode_result(
+                APPROVAL_REQUEST, await self._ask(APPROVAL_REQUEST.name, _params(session, question))
+            )
             chosen = answer_of(result.option)
             fault = f"there is no option {result.option!r}"
         except PeerError as error:
@@ -124,6 +194,12 @@ class ApprovalMethods:
     def __init__(self, sessions: Sessions, source: Source) -> None:
         self._sessions = sessions
         self._source = source
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Give the handlers by method name."""
+        return {
+            "approval/answer": self.answer,
+        }
 
     async def answer(self, params: ApprovalAnswerParams) -> SeqResult:
         """approval/answer."""
@@ -147,3 +223,19 @@ def _params(session: SessionId, question: Question) -> ApprovalRequestParams:
         DENY,
         round(left * 1000),
     )
+
+
+APPROVAL_REQUEST: Final = Method(
+    "approval/request",
+    "to-client",
+    "request",
+    ApprovalRequestParams,
+    ApprovalRequestResult,
+    "Ask a person whether a call may run.",
+)
+
+METHODS: Final = (
+    request_row("approval/answer", ApprovalAnswerParams, SeqResult, "Say whether a call may run."),
+    APPROVAL_REQUEST,
+)
+"""The methods of this family."""

@@ -13,9 +13,10 @@ from refold_protocol.rpc import language, lsp_types
 from refold_protocol.rpc.initialize import InitializeParams
 from refold_protocol.rpc.initialize_reply import initialize_result
 from refold_protocol.rpc.language import ACTION_KINDS, COMMANDS, LanguageParams, WorkspaceFolder, announced, language_params
-from refold_protocol.rpc.methods import LANGUAGE_METHODS, METHODS
 from refold_server.lsp.editor_edits import EditOutcome
+from refold_server.lsp.lsp_bridge import LANGUAGE_METHODS
 from refold_server.lsp.selection_commands import CommandOutcome, CommandResult, SelectionParams
+from refold_server.rpc.method_table import METHODS
 from tests.support.annotations import fields, mutable_parts
 
 DOCUMENTS: Any = {"textDocument": {"synchronization": {}}}

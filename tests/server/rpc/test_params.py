@@ -8,11 +8,12 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from refold_protocol.rpc.methods import METHODS, decode_params
-from refold_protocol.rpc.params import SessionOpenParams, TextInput, first_settings, input_content
 from refold_protocol.rpc.wire_errors import WireError
 from refold_protocol.session.events import CompactionSettings, LimitSettings, PermissionSettings, SessionSettings
 from refold_protocol.session.messages import TextBlock
+from refold_server.rpc.method import TextInput, decode_params, input_content
+from refold_server.rpc.method_table import METHODS
+from refold_server.rpc.session_methods import SessionOpenParams, first_settings
 
 TEXT = [{"type": "text", "text": "hello"}]
 

@@ -1,4 +1,11 @@
-"""Owns the TypeScript declarations of the native protocol: the method table, the types behind it, the types of events.
+"""Method table written out as JSON Schema, and its digest, by which two releases can be told apart.
+
+Used by tests and generators only: the daemon announces the digest as a constant, because computing it costs milliseconds.
+
+What msgspec's structs do not say about their own JSON: what stands in places that hold text of JSON, and which words
+a member takes whose set is a table of its own. Generated artefacts read it; a test holds that no place is missing.
+
+TypeScript declarations of the native protocol: the method table, the types behind it, the types of events.
 
 Pure: the tables in, text out. Nothing is declared here that is not declared in a table: `methods.py`, `EVENT_TYPES`,
 `TURN_ENDS`, `KINDS`, and `shapes.py` for what structs do not say about their own JSON.
@@ -8,23 +15,107 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from hashlib import sha256
+from inspect import getdoc
+from typing import Any, Final, cast
 
+import msgspec
 from msgspec import NODEFAULT, Raw
 from msgspec import inspect as shape
+from msgspec.inspect import StructType
 
 from refold_protocol.errors import KINDS
 from refold_protocol.rpc.initialize import PROTOCOL_VERSION, VERSION
-from refold_protocol.rpc.methods import METHODS, Method
-from refold_protocol.rpc.shapes import SPLICED, SPLICED_RESULTS, WORDS, wire_doc
 from refold_protocol.session.event_data import TURN_ENDS
 from refold_protocol.session.events import EVENT_TYPES, EventType, SurfaceOp
+from refold_server.rpc.method import Method
+
+
+def schema_of(methods: Mapping[str, Method]) -> dict[str, Any]:
+    """Give the table as JSON: `methods` with `params` and `result` as JSON Schema, and the `types` that those name."""
+    shapes = [shape for row in methods.values() for shape in (row.params, row.result) if _is_struct(shape)]
+    schemas, components = msgspec.json.schema_components(shapes, ref_template="#/types/{name}")
+    by_shape = dict(zip(shapes, schemas, strict=True))
+    rows: dict[str, Any] = {}
+    for name, row in methods.items():
+        params = by_shape[row.params] if _is_struct(row.params) else {}
+        result = by_shape[row.result] if _is_struct(row.result) else ({} if row.result is Raw else {"type": "null"})
+        rows[name] = {"direction": row.direction, "kind": row.kind, "doc": row.doc, "params": params}
+        if row.kind == "request":
+            rows[name]["result"] = result
+    return {"methods": rows, "types": components}
+
+
+def schema_digest(methods: Mapping[str, Method]) -> str:
+    """Give the digest of `schema_of`: `sha256:` and hex over its compact JSON with sorted keys, descriptions left out."""
+    text = msgspec.json.encode(_wordless(schema_of(methods)), order="sorted")
+    return f"sha256:{sha256(text).hexdigest()}"
+
+
+def _wordless(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        members = cast("dict[str, Any]", schema).items()
+        return {key: _wordless(value) for key, value in members if not (key in _WORDS and isinstance(value, str))}
+    return [_wordless(item) for item in cast("list[Any]", schema)] if isinstance(schema, list) else schema
+
+
+def _is_struct(shape: Any) -> bool:
+    return shape is not None and shape is not Raw
+
+
+_WORDS: Final = ("doc", "description")
+
+
+SPLICED: Final[dict[tuple[str, str], str]] = {
+    ("SessionEventsNotice", "events"): "Event[]",
+    ("SessionReadResult", "events"): "Event[]",
+    ("TurnInterruptResult", "reason"): "TurnEndReason | null",
+    ("ToolRow", "parameters"): "object",
+    ("DaemonSchemaResult", "schema"): "{ methods: object; types: object }",
+    ("ClientCapabilities", "text_document"): "object",
+    ("ClientCapabilities", "workspace"): "object",
+    ("ServerCapabilities", "text_document_sync"): "object",
+    ("ServerCapabilities", "code_action_provider"): "object",
+    ("ServerCapabilities", "execute_command_provider"): "object",
+    ("ServerCapabilities", "workspace"): "object",
+}
+"""Members that hold text of JSON (`msgspec.Raw`), by struct and field, with their type on the wire."""
+
+SPLICED_RESULTS: Final[dict[str, str]] = {"turn/wait": 'EventOf<"turn/end">'}
+"""Methods whose whole result is text of JSON, with its type on the wire."""
+
+WORDS: Final[dict[tuple[str, str], str]] = {
+    ("TurnEndReason", "kind"): "TurnEndKind | Foreign",
+    ("TurnError", "kind"): "ErrorKind | Foreign",
+    ("WorkDone", "kind"): '"begin" | "report" | "end"',
+    ("Message", "role"): '"system" | "user" | "assistant"',
+    ("ProviderRow", "credentials"): '"none" | "present" | "missing" | "command"',
+    ("Status", "status"): "StatusWord",
+    ("SessionRow", "status"): "StatusWord",
+    ("LiveHealth", "status"): "StatusWord",
+    ("SessionsChangedNotice", "status"): "StatusWord",
+    ("InputAccepted", "mode"): '"prompt" | "steer" | "inject"',
+    ("PendingInput", "mode"): '"prompt" | "steer" | "inject"',
+    ("ApprovalSubject", "kind"): '"command" | "diff" | "path" | "text"',
+    ("ApprovalDecided", "outcome"): '"allowed" | "denied" | "cancelled"',
+    ("ApprovalDecided", "scope"): '"once" | "session"',
+}
+"""Members of text that hold one of some words, with those words. What is open has `Foreign` beside them."""
+
+
+def wire_doc(kind: StructType) -> str:
+    """Give the docstring of a struct, with its members named as on the wire."""
+    text = getdoc(kind.cls) or ""
+    for field in kind.fields:
+        text = text.replace(f"`{field.name}`", f"`{field.encode_name}`")
+    return text
+
 
 EMPTY: Final = "Record<string, never>"
 """The type of params that have no members."""
 
 
-def declarations(methods: Mapping[str, Method] = METHODS, events: Mapping[str, EventType] = EVENT_TYPES) -> str:
+def declarations(methods: Mapping[str, Method], events: Mapping[str, EventType] = EVENT_TYPES) -> str:
     """Give the whole file: a module of types without any code."""
     types = Types()
     requests = "".join(_request(row, types) for row in methods.values() if row.kind == "request")
