@@ -1,7 +1,7 @@
 """Questions to the person at the terminal whether a tool call may run: when one is shown, what is read, what it means.
 
 A question is shown in its place in the turn, after all that came before it. Without a terminal every call that would be asked
-about is denied, and how to allow it is said once. What was typed before a question is no answer to it.
+about is denied, and how to allow it is said once. What was typed before the line that asks stood there is no answer to it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import anyio
 from refold_protocol.errors import RefoldError
 from refold_protocol.session.events import ApprovalAsked, ApprovalDecided, Event
 from refold_protocol.session.messages import Source
-from refold_server.cli.formatting import CALL_CHARACTERS, one_line
+from refold_server.cli.formatting import question_of
 from refold_server.cli.turn_output import TurnPrinter
 from refold_server.loop.approvals import Outcome, Scope
 from refold_server.sessions.session import Session
@@ -87,13 +87,11 @@ class ApprovalPrompt:
                 self._scope = None
 
     async def _read(self, asked: ApprovalAsked, keyboard: int) -> tuple[Outcome, Scope]:
-        with suppress(termios.error):  # a terminal that is gone: reading finds that
-            termios.tcflush(keyboard, termios.TCIFLUSH)
         await self.printer.show_question(asked)
         while True:
-            await self.printer.prompt(
-                f"May {one_line(asked.tool, CALL_CHARACTERS)} run? y: once, s: for this session, N: no > "
-            )
+            with suppress(termios.error):  # a terminal that is gone: reading finds that
+                termios.tcflush(keyboard, termios.TCIFLUSH)
+            await self.printer.prompt(f"{question_of(asked)} y: once, s: for this session, N: no > ")
             line = await _line(keyboard)
             if line is None:
                 return "denied", "once"

@@ -40,11 +40,23 @@ _STEERING: Final = re.compile(
     "\u2028\u2029\ud800-\udfff]"  # line separators of Unicode's own; halves of pairs, from file names that are not UTF-8
 )
 
+_INVISIBLE: Final = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
+    "\ufe00-\ufe0e\ufeff\uffa0\ufff0-\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Code points that show nothing, or a blank that is none: zero-width ones, joiners, soft hyphens, fillers, tags, selectors of
+variants (but U+FE0F, which emoji have)."""
+
 
 def printable(text: str) -> str:
     """Give `text` without characters that steer a terminal: they show as `\\x1b` or `\\u202e`. Tabs and line breaks stay
     (CR LF as LF), and so does everything else that people write."""
     return _STEERING.sub(_escaped, text.replace("\r\n", "\n"))
+
+
+def unmasked(text: str) -> str:
+    """Give `text` printable, and with what shows nothing made visible as well: for what a person decides about."""
+    return _INVISIBLE.sub(_escaped, printable(text))
 
 
 def one_line(text: str, characters: int) -> str:
@@ -77,7 +89,7 @@ def subject_lines(subject: ApprovalSubject, style: Style) -> Iterator[str]:
     lines = subject.text.removesuffix("\n").split("\n")
     told = subject.kind == "diff" and _ends_differ(lines)
     for whole in lines:
-        line = printable(whole if told else whole.removesuffix("\r"))
+        line = unmasked(whole if told else whole.removesuffix("\r"))
         if subject.kind == "diff" and line.startswith("+"):
             yield style.green(line)
         elif subject.kind == "diff" and line.startswith("-"):
@@ -95,6 +107,27 @@ def _ends_differ(diff: list[str]) -> bool:
         if line.startswith((" ", "+", "-")) and not following.startswith("\\")
     }
     return len(ends) > 1
+
+
+def question_of(asked: ApprovalAsked) -> str:
+    """Give the question in a line: of a change which file, whether it is new, and how many lines come and go."""
+    found = _changed(asked.subject.text) if asked.subject.kind == "diff" else None
+    if found is None:
+        return f"May {unmasked(one_line(asked.tool, CALL_CHARACTERS))} run?"
+    path, added, removed, new = found
+    verb, count = ("Write", f"+{added} lines, new") if new else ("Change", f"+{added} −{removed} lines")
+    return f"{verb} {unmasked(one_line(path, CALL_CHARACTERS))} ({count})?"
+
+
+def _changed(diff: str) -> tuple[str, int, int, bool] | None:
+    """Give path, lines added, lines removed, and whether the file is new; None for what names no file."""
+    head, _, body = diff.partition("\n@@")
+    names = [line[4:].rstrip("\r") for line in head.split("\n") if line.startswith("+++ ")]
+    if not names:
+        return None
+    lines = f"@@{body}".split("\n")
+    added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
+    return names[-1].removeprefix("b/"), added, removed, "--- /dev/null" in head
 
 
 def asked_sentence(asked: ApprovalAsked) -> str:
@@ -223,7 +256,7 @@ def _count(number: int, noun: str) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     number = ord(found[0])
-    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
 _CAUSES: Final = {
