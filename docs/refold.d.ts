@@ -308,7 +308,8 @@ export interface InitializationOptions {
 
 /**
  * `session/open`. `tail` and `durable` are the seqs of the last accepted and the last durable event, −1 for none.
- * `instance` and `writer` are there when it was opened for writing. Pending inputs are in the order of acceptance.
+ * `instance` and `writer` are there when it was opened for writing. Pending inputs are in the order of acceptance; `grants`
+ * are the tools that were allowed for the session.
  */
 export interface SessionOpenResult {
   session: string;
@@ -319,6 +320,7 @@ export interface SessionOpenResult {
   pendingInputs: PendingInput[];
   instance?: number;
   writer?: string;
+  grants?: string[];
 }
 
 /**
@@ -679,13 +681,17 @@ export interface SessionConfigureResult {
   seq: number;
 }
 
-/** The settings in force from here on; an absent one is the configuration's. `model` is `provider/model`. */
+/**
+ * The settings in force from here on; an absent one is the configuration's. `model` is `provider/model`. `revoked` names
+ * tools that were allowed for the session and are asked about again.
+ */
 export interface SessionSettings {
   model?: string;
   effort?: string;
   permissions?: PermissionSettings;
   limits?: LimitSettings;
   compaction?: CompactionSettings;
+  revoked?: string[];
 }
 
 /** What may run without asking; `mode` is a word of the configuration. */
@@ -715,7 +721,8 @@ export interface SessionConfigureParams {
 }
 
 /**
- * What to change; an absent member stays as it is. `model` is `provider/model`. Another permission mode is told to the
+ * What to change; an absent member stays as it is. `revoke` names tools that were allowed for the session and are asked
+ * about again from the next call on. `model` is `provider/model`. Another permission mode is told to the
  * model as context and holds for calls from then on: a question that is open stays open. `tools: now` lets new and changed
  * tools join with the next request, which pays its history anew.
  */
@@ -726,6 +733,7 @@ export interface ConfigurePatch {
   limits?: LimitParams;
   tools?: "now";
   compaction?: CompactionParams;
+  revoke?: string[];
 }
 
 /** A change that is recorded, durably, at `seq`. */

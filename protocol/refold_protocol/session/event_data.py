@@ -73,13 +73,15 @@ class CompactionSettings(Struct, frozen=True, gc=False, omit_defaults=True, rena
 
 
 class SessionSettings(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The settings in force from here on; an absent one is the configuration's. `model` is `provider/model`."""
+    """The settings in force from here on; an absent one is the configuration's. `model` is `provider/model`. `revoked` names
+    tools that were allowed for the session and are asked about again."""
 
     model: str | None = None
     effort: str | None = None
     permissions: PermissionSettings | None = None
     limits: LimitSettings | None = None
     compaction: CompactionSettings | None = None
+    revoked: tuple[str, ...] | None = None
 
 
 class InputAccepted(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -179,6 +179,8 @@ def granted_step(state: Granted, event: Event) -> Granted:
             named = tuple(tool for one, tool in state.asked if one == approval and tool not in state.tools)
             for_good = outcome == "allowed" and scope == "session"
             return Granted((*state.tools, *named) if for_good else state.tools, rest)
+        case SessionSettings(revoked=tuple(revoked)):
+            return Granted(tuple(tool for tool in state.tools if tool not in revoked), state.asked)
         case InstanceStart(reason="fork"):
             return NOTHING_GRANTED
         case _:
@@ -202,7 +204,7 @@ _OF_TURNS_ALONE: Final = frozenset((AssistantChunk, RequestSent, ToolCall, TurnS
 """Data that changes the turn's state alone: over nine of ten events."""
 _OF_INPUTS: Final = frozenset((InputAccepted, UserMessage, ContextMessage, SteeringMessage, InputSettled, InstanceStart))
 """Data that may change which inputs wait."""
-_OF_GRANTS: Final = frozenset((ApprovalAsked, ApprovalDecided, InstanceStart))
+_OF_GRANTS: Final = frozenset((ApprovalAsked, ApprovalDecided, InstanceStart, SessionSettings))
 """Data that may change what is allowed."""
 
 

@@ -8,7 +8,7 @@ from refold_protocol.ids import SessionId
 from refold_protocol.session.messages import Source
 from refold_server.cli.command_line import add_json, add_store, seq, unicode_text
 from refold_server.cli.exit_codes import COMPLETED, STORE_CODES
-from refold_server.cli.terminal import standard_output
+from refold_server.cli.terminal import standard_error, standard_output
 
 SUMMARY = "begin a session with the events of another"
 DESCRIPTION = """Begin a session with the events of another, up to any of them, and print its id. Nothing is copied. A turn
@@ -31,16 +31,23 @@ async def run(options: argparse.Namespace) -> int:
     from refold_server.cli.command_context import open_context, read_config
     from refold_server.sessions.session_list import origin_of
     from refold_server.sessions.session_registry import fork_session
+    from refold_server.sessions.session_settings import standing_permissions
 
     out = standard_output()
     async with open_context(read_config(options), plugins=False) as context:
         made = await fork_session(context.sessions, SessionId(options.session), options.at, options.title, Source("cli"))
         parent = origin_of(context.store.get(made.session))
+        mode = (await standing_permissions(context.store, made.session)).mode
     if options.json:
-        out.put_json({"session": made.session, "tail": made.tail, "parent": parent})
+        out.put_json({"session": made.session, "tail": made.tail, "parent": parent, "permissions": mode})
     else:
         out.line(made.session)
     out.flush()
+    if mode == "allow":
+        standard_error().line(
+            "refold: note: like its parent, the fork lets every tool run without a question; "
+            "`refold run --session ID --permissions ask PROMPT` ends that"
+        )
     return COMPLETED
 
 

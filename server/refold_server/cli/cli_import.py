@@ -95,7 +95,8 @@ def _warn(err: OutputStream, folder: str, found: StandingPermissions) -> None:
         what = "every tool" if everything else one_line(", ".join(found.tools), SHOWN_CHARACTERS)
         err.line(
             f"refold: note: as the file says, {what} may run in this session without a question, in "
-            f"{one_line(folder, SHOWN_CHARACTERS)}; `refold run --session ID --permissions deny PROMPT` ends that"
+            f"{one_line(folder, SHOWN_CHARACTERS)}; `refold permissions ID --revoke-all` takes that back, "
+            "`refold run --session ID --permissions ask PROMPT` a mode that allows all"
         )
 
 

@@ -123,7 +123,8 @@ class SessionInjectParams(Struct, frozen=True, gc=False, forbid_unknown_fields=T
 
 
 class ConfigurePatch(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
-    """What to change; an absent member stays as it is. `model` is `provider/model`. Another permission mode is told to the
+    """What to change; an absent member stays as it is. `revoke` names tools that were allowed for the session and are asked
+    about again from the next call on. `model` is `provider/model`. Another permission mode is told to the
     model as context and holds for calls from then on: a question that is open stays open. `tools: now` lets new and changed
     tools join with the next request, which pays its history anew."""
 
@@ -133,10 +134,11 @@ class ConfigurePatch(Struct, frozen=True, gc=False, omit_defaults=True, forbid_u
     limits: LimitParams | None = None
     tools: Literal["now"] | None = None
     compaction: CompactionParams | None = None
+    revoke: Annotated[tuple[str, ...], Meta(min_length=1)] | None = None
 
     def __post_init__(self) -> None:
-        if (self.model, self.effort, self.permissions, self.limits, self.tools, self.compaction) == (None,) * 6:
-            raise ValueError("a patch changes something: model, effort, permissions, limits, tools or compaction")
+        if (self.model, self.effort, self.permissions, self.limits, self.tools, self.compaction, self.revoke) == (None,) * 7:
+            raise ValueError("a patch changes something: model, effort, permissions, limits, tools, compaction or revoke")
 
 
 class SessionConfigureParams(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -189,7 +191,9 @@ class ChangeMethods:
         limits = None if patch.limits is None else LimitSettings(patch.limits.steps)
         permissions = None if patch.permissions is None else PermissionSettings(patch.permissions.mode)
         compaction = compaction_settings(patch.compaction)
-        wanted = SettingsPatch(patch.model, patch.effort, permissions, limits, compaction, tools_now=patch.tools == "now")
+        wanted = SettingsPatch(
+            patch.model, patch.effort, permissions, limits, compaction, patch.revoke, tools_now=patch.tools == "now"
+        )
         settings, seq = await self._sessions.writable(params.session).configure(wanted)
         return SessionConfigureResult(settings, seq)
 

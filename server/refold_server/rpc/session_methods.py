@@ -58,7 +58,8 @@ class SessionInfo(Struct, frozen=True, gc=False, omit_defaults=True, rename="cam
 
 class SessionOpenResult(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     """`session/open`. `tail` and `durable` are the seqs of the last accepted and the last durable event, −1 for none.
-    `instance` and `writer` are there when it was opened for writing. Pending inputs are in the order of acceptance."""
+    `instance` and `writer` are there when it was opened for writing. Pending inputs are in the order of acceptance; `grants`
+    are the tools that were allowed for the session."""
 
     session: SessionId
     tail: int
@@ -68,6 +69,7 @@ class SessionOpenResult(Struct, frozen=True, gc=False, omit_defaults=True, renam
     pending_inputs: tuple[PendingInput, ...]
     instance: int | None = None
     writer: WriterId | None = None
+    grants: tuple[str, ...] = ()
 
 
 class SessionReadResult(Struct, frozen=True, gc=False):
@@ -209,7 +211,8 @@ class SessionMethods:
         async with reading(self._sessions, session) as (handle, owned):
             at, durable, info = handle.tail, handle.durable, session_info(handle.record)
             folds = await self._folds(handle, at)
-            return SessionOpenResult(handle.id, at, durable, info, *outlook_of(handle, at, folds, owned=owned))
+            outlook = outlook_of(handle, at, folds, owned=owned)
+            return SessionOpenResult(handle.id, at, durable, info, *outlook, grants=folds.granted.tools)
 
     async def _read(self, params: SessionReadParams) -> SessionReadResult:
         async with reading(self._sessions, params.session) as (handle, owned):
@@ -333,6 +336,7 @@ def _opened(session: Session) -> SessionOpenResult:
         session.session_log.folds.pending,
         session.instance.number,
         handle.writer,
+        session.session_log.folds.granted.tools,
     )
 
 

@@ -51,13 +51,14 @@ class SettingsPatch(Struct, frozen=True, gc=False):
     permissions: PermissionSettings | None = None
     limits: LimitSettings | None = None
     compaction: CompactionSettings | None = None
+    revoked: tuple[str, ...] | None = None
     tools_now: bool = False
 
 
 def patched(before: SessionSettings, patch: SettingsPatch) -> SessionSettings:
     """Give the settings that a patch makes of those before."""
     given = ((name, getattr(patch, name)) for name in ("model", "effort", "permissions", "limits"))
-    changed = replace(before, **{name: value for name, value in given if value is not None})
+    changed = replace(before, revoked=patch.revoked, **{name: value for name, value in given if value is not None})
     if patch.compaction is None:
         return changed
     fields = {name: value for name, value in asdict(patch.compaction).items() if value is not None}
@@ -121,7 +122,7 @@ async def standing_permissions(store: Store, session: SessionId) -> StandingPerm
 def _step(mode: str | None, granted: Granted, event: Event) -> tuple[str | None, Granted]:
     match event.data:
         case SessionSettings(permissions=permissions):
-            return None if permissions is None else permissions.mode, granted
+            return None if permissions is None else permissions.mode, granted_step(granted, event)
         case _:
             return mode, granted_step(granted, event)
 
