@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from refold_protocol.ids import SessionId
 from refold_server.cli.command_line import add_json, add_session, add_store
@@ -13,7 +13,9 @@ from refold_server.cli.exit_codes import COMPLETED, STORE_CODES
 from refold_server.cli.formatting import printable
 from refold_server.cli.terminal import Style, show_progress, standard_error, standard_output
 from refold_server.cli.text_tables import aligned
-from refold_server.rpc.proof_methods import RequestExplainResult
+
+if TYPE_CHECKING:
+    from refold_server.rpc.proof_methods import RequestExplainResult
 
 SUMMARY = "show what each request shares with the one before, and what broke it"
 DESCRIPTION = """Show for each request how many of its bytes it shares with the one before, and how many tokens the provider

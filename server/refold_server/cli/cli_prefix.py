@@ -16,10 +16,10 @@ from refold_server.cli.exit_codes import COMPLETED, STORE_CODES
 from refold_server.cli.formatting import printable
 from refold_server.cli.terminal import Style, standard_error, standard_output
 from refold_server.cli.text_tables import aligned
-from refold_server.sessions.session_reports import PrefixComposeResult
 
 if TYPE_CHECKING:
     from refold_server.config import Config
+    from refold_server.sessions.session_reports import PrefixComposeResult
 
 SUMMARY = "show what stands before a session's history, and who says it"
 DESCRIPTION = """Show what each request of a session begins with, before anything that was said in it: the project's

@@ -13,9 +13,9 @@ from refold_server.cli.exit_codes import COMPLETED, STORE_CODES
 from refold_server.cli.formatting import printable
 from refold_server.cli.terminal import standard_error, standard_output
 from refold_server.cli.text_tables import session_lines
-from refold_server.sessions.session_list import SessionListParams, SessionRow
 
 if TYPE_CHECKING:
+    from refold_server.sessions.session_list import SessionRow
     from refold_server.sessions.session_registry import Sessions
 
 SUMMARY = "list sessions, the latest active first"
@@ -81,7 +81,7 @@ def _folder(options: argparse.Namespace) -> str | None:
 
 async def _rows(sessions: Sessions, folder: str | None, options: argparse.Namespace) -> tuple[list[SessionRow], bool]:
     """Give up to as many rows as wanted, and whether there may be more."""
-    from refold_server.sessions.session_list import page_of_sessions, read_cursor
+    from refold_server.sessions.session_list import SessionListParams, page_of_sessions, read_cursor
 
     limit: int = options.limit
     rows: list[SessionRow] = []

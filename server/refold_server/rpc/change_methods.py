@@ -138,7 +138,7 @@ class ConfigurePatch(Struct, frozen=True, gc=False, omit_defaults=True, forbid_u
 
     def __post_init__(self) -> None:
         if (self.model, self.effort, self.permissions, self.limits, self.tools, self.compaction, self.revoke) == (None,) * 7:
-            raise ValueError("a patch changes something: model, effort, permissions, limits, tools, compaction or revoke")
+            raise ValueError("a patch changes something: model, effort, permissions, revoke, limits, tools or compaction")
 
 
 class SessionConfigureParams(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
