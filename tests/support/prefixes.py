@@ -40,7 +40,7 @@ async def composed(
     hooks = SessionHooks(built_in(config, PrefixSources(lambda: shelf, buffers)), NOWHERE, str(cwd))
     hooks.report = failures.append
     composition = await hooks.session_prefix(hooks.place(1, 1))
-    assert failures == []
+    assert failures == [], failures
     texts: dict[str, str] = {}
     for one in composition.contributions:
         for message in one.messages:

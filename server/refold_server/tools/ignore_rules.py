@@ -2,9 +2,9 @@
 
 The grammar is git's: `*`, `?` and `[…]` within a name, `**` for any number of folders, `/` in front or in the middle to
 anchor, `/` at the end for folders only, `!` to take back, `\\` before a character that means itself. Unlike git, `?` stands
-for a character, not for a byte. The rules are git's, as far as they lie in the workspace: `.git/info/exclude`, then the
-`.gitignore` of each folder from the root down; the deepest file with a matching line decides, in it the last such line. What
-the user's own git configuration excludes is not looked at: two machines would see different trees. Reads no file itself.
+for a character, not for a byte. The rules are git's: those of `core.excludesFile`, `info/exclude`, then the `.gitignore` of
+each folder from the repository's root down; the deepest file with a matching line decides, in it the last such line. Reads no
+file itself.
 
 Patterns come with repositories and from models, so none may take long: names are matched by regular expressions without
 backtracking (`(?>…)`: the first place where a piece between two stars fits is always a right one), folders by the same

@@ -26,6 +26,10 @@ BUILT_IN: Final[tuple[Tool, ...]] = (ListFiles(), ReadFile(), SearchText(), Writ
 since not every session is offered them: what stands before them is the same bytes for all."""
 
 
+AT_TIMES: Final = frozenset(("read_result", "read_skill"))
+"""Tools that are offered only where there is something for them to read."""
+
+
 class ToolTable:
     """Tools by name, in the order given."""
 

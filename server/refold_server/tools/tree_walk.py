@@ -3,7 +3,7 @@
 Order: by names' code points, a folder's entries in the place of the folder; it never depends on the file system. Symbolic
 links are told but not followed, so there are no loops and no way out. `.git` is never looked into, and the temporary files of
 writes that were killed are not seen. Bounded in entries and in depth; what the bound left out is said, not hidden. Opens no
-file but those of `.gitignore` rules.
+file but those that hold rules of what git ignores, and these also above the workspace, up to its repository's root.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
 from refold_server.tools.atomic_write import is_temporary
 from refold_server.tools.ignore_rules import MAX_RULES_BYTES, Rules, is_ignored, parse_rules
+from refold_server.tools.repository import common_folder, find_repository, git_folder, small_file
 from refold_server.tools.text_file import read_up_to
 from refold_server.tools.tool_failure import ToolFailure
 from refold_server.tools.workspace_path import Workspace, WorkspacePath
@@ -65,6 +67,7 @@ class Walk:
         self._start = start
         self._check = check
         self._room = limit
+        self._above, self._outer = rules_above(workspace.root)
         self.cut = False
         """Whether a bound left something out."""
         self.unreadable = 0
@@ -89,27 +92,20 @@ class Walk:
     def _rules_above(self) -> tuple[Rules, ...]:
         """Collect the rules from the root down to above `start`; none if they would leave out `start` itself, which
         somebody asked for by its name."""
-        rules = self._excludes()
+        rules = self._outer
         for depth in range(len(self._start.parts)):
             above = WorkspacePath(self._start.parts[:depth])
             descriptor = self._workspace.open_folder(above)
             try:
-                rules = (*rules, *_rules_in(descriptor, depth))
+                rules = (*rules, *_rules_in(descriptor, len(self._above) + depth))
             finally:
                 os.close(descriptor)
-            if is_ignored(rules, WorkspacePath(self._start.parts[: depth + 1]), folder=True):
+            if self._is_ignored(rules, WorkspacePath(self._start.parts[: depth + 1]), folder=True):
                 return ()
         return rules
 
-    def _excludes(self) -> tuple[Rules, ...]:
-        try:
-            descriptor = self._workspace.open_file(WorkspacePath((".git", "info", "exclude")))
-        except ToolFailure:  # no repository, or one whose `.git` is a file or a link: then it has no rules here
-            return ()
-        try:
-            return (parse_rules(read_up_to(descriptor, MAX_RULES_BYTES), 0),)
-        finally:
-            os.close(descriptor)
+    def _is_ignored(self, rules: tuple[Rules, ...], place: WorkspacePath, *, folder: bool) -> bool:
+        return is_ignored(rules, WorkspacePath((*self._above, *place.parts)), folder=folder)
 
     def _folder(self, place: WorkspacePath, rules: tuple[Rules, ...]) -> list[_Found]:
         """List one folder, last name first."""
@@ -118,7 +114,7 @@ class Walk:
             return []
         descriptor = self._workspace.open_folder(place)
         try:
-            rules = (*rules, *_rules_in(descriptor, len(place.parts)))
+            rules = (*rules, *_rules_in(descriptor, len(self._above) + len(place.parts)))
             with os.scandir(descriptor) as listing:
                 entries = list(islice(listing, self._room + 1))
             if len(entries) > self._room:
@@ -141,9 +137,68 @@ class Walk:
         if not (folder or link) and is_temporary(entry.name):
             return None
         place = above.child(entry.name)
-        if is_ignored(rules, place, folder=folder):
+        if self._is_ignored(rules, place, folder=folder):
             return None
         return _Found(place, folder, _target(entry.name, descriptor) if link else None, rules)
+
+
+def rules_above(folder: Path) -> tuple[tuple[str, ...], tuple[Rules, ...]]:
+    """Give the path from the root of its repository down to a folder, and the rules that hold there: those of the user, of
+    `info/exclude`, and of each folder above. A folder that they leave out is looked at all the same: somebody works in it."""
+    found = find_repository(folder)
+    if found is None or not found.versioned:
+        return (), ()
+    root, above = found.workspace.root, found.folder.parts
+    rules = _excludes(root)
+    for depth in range(len(above)):
+        data = small_file(root.joinpath(*above[:depth], _RULES_NAME), MAX_RULES_BYTES)
+        rules = rules if data is None else (*rules, parse_rules(data, depth))
+        if is_ignored(rules, WorkspacePath(above[: depth + 1]), folder=True):
+            return above, ()
+    return above, rules
+
+
+def _excludes(root: Path) -> tuple[Rules, ...]:
+    """Give the rules that stand in no folder of the repository: first those of `core.excludesFile`, then `info/exclude`."""
+    git = git_folder(root)
+    if git is None:
+        return ()
+    common = common_folder(git)
+    files = (excludes_file(common / "config"), common / "info" / "exclude")
+    found = (None if file is None else small_file(file, MAX_RULES_BYTES) for file in files)
+    return tuple(parse_rules(data, 0) for data in found if data is not None)
+
+
+def excludes_file(config: Path) -> Path | None:
+    """Give the file that `core.excludesFile` names in a repository's configuration, else in the user's; else the one that git
+    takes where nothing is said."""
+    home = os.environ.get("HOME")
+    folder = os.environ.get("XDG_CONFIG_HOME") or (None if home is None else f"{home}/.config")
+    users = os.environ.get("GIT_CONFIG_GLOBAL")
+    places = [config]
+    if users is not None:
+        places.append(Path(users))
+    else:
+        places += [Path(home, ".gitconfig")] if home else []
+        places += [Path(folder, "git", "config")] if folder else []
+    for place in places:
+        name = _excludes_named(small_file(place, MAX_RULES_BYTES) or b"")
+        if name is not None:
+            return Path(os.path.expanduser(name)) if name else None  # noqa: PTH111 - Path's own raises without a home
+    return Path(folder, "git", "ignore") if folder else None
+
+
+def _excludes_named(config: bytes) -> str | None:
+    """Give the last value of `core.excludesFile` in a text of git's configuration."""
+    section, name = b"", None
+    for line in config.split(b"\n"):
+        text = line.strip()
+        if text.startswith(b"["):
+            section = text[1:].partition(b"]")[0].strip().lower()
+        key, equals, value = text.partition(b"=")
+        if section == b"core" and equals and key.strip().lower() == b"excludesfile":
+            name = os.fsdecode(value.strip().strip(b'"').replace(b"\0", b""))
+    return name
 
 
 def _target(name: str, descriptor: int) -> str:

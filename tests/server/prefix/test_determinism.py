@@ -55,8 +55,8 @@ def elsewhere(root: Path, cwd: Path, **env: str) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        check=True,
     )
+    assert done.returncode == 0, done.stderr[-700:]
     return done.stdout
 
 

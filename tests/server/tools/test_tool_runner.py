@@ -48,7 +48,7 @@ async def _run(tool: ScriptedTool, arguments: str = '{"needThis":"x"}', **settin
 async def test_an_unknown_tool_is_a_result_that_lists_the_known_ones() -> None:
     answer = await execute(built_in_tools(), "read", "{}", context(Path("/")))
     assert code(answer) == "UNKNOWN_TOOL"
-    known = "list_files, read_file, search_text, write_file, edit_file, read_skill, read_result"
+    known = "list_files, read_file, search_text, write_file, edit_file"
     assert text(answer) == f"there is no tool 'read'; the tools are: {known}"
     none = await execute(built_in_tools(()), "read", "{}", context(Path("/")))
     assert text(none).endswith("the tools are: none")
