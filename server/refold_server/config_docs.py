@@ -65,9 +65,7 @@ def _section(prefix: tuple[str, ...], setting: Setting, table: type[Struct]) -> 
 def _rows(rows: list[tuple[str, Setting, str]]) -> Iterator[str]:
     yield "| setting | expects | default | meaning |\n| --- | --- | --- | --- |"
     for name, setting, default in rows:
-        later = f"; this release does not have {setting.missing} yet" if setting.missing else ""
-        needed = "required" if setting.required else default
-        cells = (f"`{name}`", expected(setting), needed, setting.description + later)
+        cells = (f"`{name}`", expected(setting), default, setting.description)
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
     yield ""
 
@@ -87,13 +85,11 @@ def _snake(options: dict[str, Any]) -> str:
 
 def _table_schema(table: type[Struct]) -> dict[str, Any]:
     rows = settings_of(table)
-    required = [name for name, row in rows.items() if row.required]
     return {
         "description": " ".join((table.__doc__ or "").split()),
         "type": "object",
         "additionalProperties": False,
         "properties": {name: _schema(row) for name, row in rows.items()},
-        **({"required": required} if required else {}),
     }
 
 
