@@ -22,7 +22,7 @@ from refold_protocol.session.messages import CallConfig, ToolSchema
 from refold_server.call_config import call_config, permission_mode, step_limit
 from refold_server.clock import epoch_ms, uuid7
 from refold_server.compaction.compaction_plan import policy_of
-from refold_server.config import CompactionConfig, Config, Mode, StoreConfig
+from refold_server.config import CompactionConfig, Config, Mode, RetryConfig, StoreConfig
 from refold_server.plugins.loop_watch import Watch
 from refold_server.plugins.plugin_loading import ImportThreads, load_plugins_in_threads, plugin_sources
 from refold_server.plugins.plugin_registry import NO_PLUGINS, Plugins
@@ -157,6 +157,10 @@ class SessionServices:
     def compaction(self, model: str, settings: SessionSettings) -> CompactionConfig:
         """Tell how the history of a session with the model `provider/model` and these settings is compacted."""
         return policy_of(self._shared.config.compaction_of(model), settings)
+
+    def retries(self) -> RetryConfig:
+        """Tell which failed requests are sent again, and when."""
+        return self._shared.config.retry
 
     def live_checks(self) -> CheckMode:
         """Tell which requests are compared with the log before they leave."""
