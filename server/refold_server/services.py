@@ -9,6 +9,7 @@ Owns the opening of the configured store. Its ids and its clock are the daemon's
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +28,7 @@ from refold_server.plugins.loop_watch import Watch
 from refold_server.plugins.plugin_loading import ImportThreads, load_plugins_in_threads, plugin_sources
 from refold_server.plugins.plugin_registry import NO_PLUGINS, Plugins
 from refold_server.prefix.contributors import PrefixSources, built_in
+from refold_server.providers.credentials import add_secrets
 from refold_server.providers.provider_registry import Provider, close_providers, open_provider
 from refold_server.requests.live_check import CheckMode
 from refold_server.requests.session_meters import Meters, ModelTokenMeter
@@ -96,6 +98,7 @@ class Services:
 async def load_services(config: Config, buffers: OpenBuffers = NO_BUFFERS, aside: ImportThreads | None = None) -> Services:
     """Load the plugins that the configuration names and give what all sessions share. `aside` remembers those that took too
     long, for whoever tries again. Raises ConfigError."""
+    add_secrets(config.providers, os.environ)  # before plugins are loaded, whose faults may repeat them
     sources = plugin_sources(config.plugins)
     loaded = await load_plugins_in_threads(sources, config.plugins.load_timeout_s, aside or ImportThreads())
     shared = Services(config, buffers, loaded)

@@ -7,7 +7,7 @@ and nowhere else: not into a body, the log, an error or a diagnostic line.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from refold_protocol.errors import ConfigError, ProviderError
@@ -30,7 +30,7 @@ class Credentials:
         self._logins = LoginStore() if logins is None else logins
         self._printed: dict[tuple[str, ...], str] = {}
         self._last: str | None = None
-        add_secrets(config, environment)
+        add_secrets((config,), environment)
 
     @property
     def hint(self) -> str:
@@ -41,7 +41,7 @@ class Credentials:
             return f"check the key that {self._config.key_command[0]} prints"
         if self._last is not None:
             return f"check the key that was given to `refold login {self._config.name}`"
-        return f"no key is configured: set providers.{self._config.name}.key_env, or use `refold login {self._config.name}`"
+        return f"no key is configured: use `refold login {self._config.name}`, or set providers.{self._config.name}.key_env"
 
     async def key(self) -> str | None:
         """Give the key, None where none is configured. Raises ProviderError `provider.auth` when it cannot be had."""
@@ -110,13 +110,18 @@ class Credentials:
         return ProviderError("provider.auth", f"there is no key for the provider {self._config.name}: {reason}")
 
 
-def add_secrets(config: ProviderConfig, environment: Mapping[str, str]) -> None:
-    """Make known what of a provider's configuration may be secret, so that it shows nowhere. Runs no command."""
-    named = (*config.headers, *config.query)
-    values = [value for name, value in named if any(word in name.lower() for word in _SECRET_WORDS)]
-    variables = (config.key_env, *(variable for _, variable in config.header_env))
-    values += [environment.get(variable, "") for variable in variables if variable is not None]
-    if config.proxy is not None and "@" in config.proxy:
-        values.append(config.proxy.rpartition("@")[0].rpartition(":")[2])
-    for value in values:
-        SECRETS.add(value)
+def add_secrets(providers: Iterable[ProviderConfig], environment: Mapping[str, str]) -> None:
+    """Make known what of the providers' configuration may be secret, so that it shows nowhere. Runs no command."""
+    for row in providers:
+        variables = (row.key_env, *(variable for _, variable in row.header_env))
+        for secret in (*secrets_in(row), *(environment.get(variable, "") for variable in variables if variable is not None)):
+            SECRETS.add(secret)
+
+
+def secrets_in(row: ProviderConfig) -> Iterator[str]:
+    """Give what may be secret among a provider's own settings: values of headers and parameters, a proxy's password."""
+    for name, value in (*row.headers, *row.query):
+        if any(word in name.lower() for word in _SECRET_WORDS):
+            yield value
+    if row.proxy is not None and "@" in row.proxy:
+        yield row.proxy.rpartition("@")[0].rpartition(":")[2]

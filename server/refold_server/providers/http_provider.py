@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 import anyio
+from msgspec.structs import replace
 
 from refold_protocol.dialects.dialect import Dialect
 from refold_protocol.errors import ProviderError
-from refold_protocol.session.messages import Chunk
+from refold_protocol.session.messages import Chunk, FinishChunk
 from refold_protocol.session.request import Request
 from refold_server.config import ProviderConfig, TimeoutsConfig
 from refold_server.providers.credentials import Credentials
@@ -165,7 +166,7 @@ class HttpProvider:
                     await self._check(response, deadline)
                     async with aclosing(self._chunks(response, deadline)) as chunks:
                         async for chunk in chunks:
-                            yield chunk
+                            yield _scrubbed(chunk) if isinstance(chunk, FinishChunk) else chunk
                 finally:
                     await response.aclose()
         except ProviderError as error:  # made fit to be shown: hints that only this provider knows, no secrets
@@ -256,6 +257,11 @@ class HttpProvider:
             retry_after_ms=wait,
             request_id=None if request is None else SECRETS.scrub(request),
         )
+
+
+def _scrubbed(chunk: FinishChunk) -> FinishChunk:
+    """Take secrets out of the provider's own word for an end."""
+    return chunk if chunk.raw is None else replace(chunk, raw=SECRETS.scrub(chunk.raw))
 
 
 def _reads(response: httpx.Response) -> aclosing[AsyncGenerator[bytes, None]]:

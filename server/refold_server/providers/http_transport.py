@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from refold_protocol.dialects.provider_failures import short
 from refold_protocol.errors import ProviderError
 from refold_server.config import ProviderConfig
-from refold_server.providers.proxy_route import Route, route_to
+from refold_server.providers.proxy_route import ProxyRoute, route_to
 
 if TYPE_CHECKING:
     import ssl
@@ -35,7 +35,7 @@ KEEP_SECONDS: Final = 4.0
 class ConnectionSettings(Struct, frozen=True):
     """What providers that share connections have in common. Without `keeps` each request has a connection of its own."""
 
-    route: Route = Route()
+    route: ProxyRoute = ProxyRoute()
     ca_file: str | None = None
     client_cert: str | None = None
     client_key: str | None = None
@@ -88,7 +88,7 @@ class HttpClients:
             await client.aclose()
 
 
-def proxy_error(error: httpx.HTTPError, route: Route, host: str) -> ProviderError | None:
+def proxy_error(error: httpx.HTTPError, route: ProxyRoute, host: str) -> ProviderError | None:
     """Give the error of a connection that the proxy of `route` refused or could not be asked for; None for any other."""
     import httpx
 

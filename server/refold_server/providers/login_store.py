@@ -34,9 +34,9 @@ class LoginStore:
     def path(self) -> Path:
         """The file; it need not exist."""
         if self._given is None:
-            from refold_server.config_file import default_config_path  # on use: it takes a third of a whole start
+            import platformdirs  # on use: it takes a third of the time that a whole start may
 
-            self._given = default_config_path().with_name(FILE)
+            self._given = platformdirs.user_config_path("refold", appauthor=False) / FILE
         return self._given
 
     async def key(self, provider: str) -> str | None:

@@ -23,7 +23,7 @@ DIRECT: Final = "none"
 _SCHEMES: Final = ("http", "https", "socks5", "socks5h")
 
 
-class Route(Struct, frozen=True):
+class ProxyRoute(Struct, frozen=True):
     """How an address is reached. `proxy` is the proxy's whole address, None for directly; `named_by` is what names it."""
 
     proxy: str | None = None
@@ -36,21 +36,21 @@ class Route(Struct, frozen=True):
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]} ({self.named_by})"
 
 
-def route_to(url: str, configured: str | None, setting: str, environment: Mapping[str, str]) -> Route:
+def route_to(url: str, configured: str | None, setting: str, environment: Mapping[str, str]) -> ProxyRoute:
     """Find the way to `url`. `configured` is the proxy of the configuration, in the setting `setting`, or DIRECT.
 
     Raises ProviderError `provider.unreachable` when what is named is no proxy's address.
     """
     if configured is not None:
-        return Route() if configured == DIRECT else Route(_proxy_address(configured, setting), setting)
+        return ProxyRoute() if configured == DIRECT else ProxyRoute(_proxy_address(configured, setting), setting)
     parts = urlsplit(url)
     if _is_this_machine(parts.hostname or "") or _is_exempt(parts, _variable(environment, "no_proxy")[0]):
-        return Route()
+        return ProxyRoute()
     for name in (f"{parts.scheme}_proxy", "all_proxy"):
         value, named_by = _variable(environment, name)
         if value:
-            return Route(_proxy_address(value, named_by), named_by)
-    return Route()
+            return ProxyRoute(_proxy_address(value, named_by), named_by)
+    return ProxyRoute()
 
 
 def _variable(environment: Mapping[str, str], name: str) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from refold_protocol.errors import ProviderError
-from refold_server.providers.proxy_route import DIRECT, Route, route_to
+from refold_server.providers.proxy_route import DIRECT, ProxyRoute, route_to
 
 FAR = "https://api.example.com/v1"
 PROXY = "http://proxy.corp:3128"
@@ -76,9 +76,11 @@ def test_what_no_proxy_exempts_is_reached_directly(exempt: str, url: str, direct
 
 def test_the_configuration_goes_before_the_environment() -> None:
     environment = {"HTTPS_PROXY": PROXY, "NO_PROXY": "*"}
-    assert route_to(FAR, "socks5://own:1", "providers.x.proxy", environment) == Route("socks5://own:1", "providers.x.proxy")
+    assert route_to(FAR, "socks5://own:1", "providers.x.proxy", environment) == ProxyRoute(
+        "socks5://own:1", "providers.x.proxy"
+    )
     assert route_to("http://127.0.0.1/v1", "http://own:1", "providers.x.proxy", {}).proxy == "http://own:1"
-    assert route_to(FAR, DIRECT, "providers.x.proxy", environment) == Route()
+    assert route_to(FAR, DIRECT, "providers.x.proxy", environment) == ProxyRoute()
 
 
 @pytest.mark.parametrize("text", ["ftp://p:1", "http://", "http://p:99999", "socks4://p:1"])
@@ -90,4 +92,4 @@ def test_what_is_no_proxy_is_refused_by_the_name_of_its_variable(text: str) -> N
 
 
 def test_a_proxy_is_shown_without_user_and_password() -> None:
-    assert Route("http://me:hush@p:3128", "HTTPS_PROXY").shown == "http://p:3128 (HTTPS_PROXY)"
+    assert ProxyRoute("http://me:hush@p:3128", "HTTPS_PROXY").shown == "http://p:3128 (HTTPS_PROXY)"
