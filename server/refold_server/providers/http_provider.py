@@ -119,6 +119,9 @@ TAIL_SECONDS: Final = 5.0
 DRAIN_SECONDS: Final = 0.1
 """How long the end of a body is waited for when the reply is complete, so that the connection can be used again."""
 
+MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
+"""How much of an answer that is no reply is read: lists of models have a megabyte."""
+
 _PAGES: Final = ("text/html", "application/xhtml+xml", "application/json", "application/xml")
 """Media types that are certainly no event stream; others, and none at all, are given a try."""
 
@@ -160,7 +163,7 @@ class HttpProvider:
         try:
             headers = await self._headers()
             with closing(CallDeadline(self._timeouts)) as deadline:
-                response = await self._send(self.url(request.header.config.model), headers, body, deadline)
+                response = await self._send("POST", self.url(request.header.config.model), headers, body, deadline)
                 name = request_id(response.headers)
                 try:
                     await self._check(response, deadline)
@@ -171,6 +174,23 @@ class HttpProvider:
                     await response.aclose()
         except ProviderError as error:  # made fit to be shown: hints that only this provider knows, no secrets
             raise await self._told(error, name) from None
+
+    async def get(self, path: str, seconds: float) -> bytes:
+        """Give the answer to a GET below the address, within `seconds`. Raises ProviderError as `stream` does."""
+        try:
+            headers = await self._headers() | {"accept": "application/json"}
+            with closing(CallDeadline(self._timeouts)) as deadline:
+                deadline.end_within(seconds)
+                response = await self._send("GET", self.url("", path), headers, None, deadline)
+                try:
+                    body = await _beginning(response, deadline, MAX_ANSWER_BYTES)
+                    if not response.is_success:
+                        raise status_error(response.status_code, response.headers, body, self._now())
+                    return body
+                finally:
+                    await response.aclose()
+        except ProviderError as error:
+            raise await self._told(error, None) from None
 
     async def _headers(self) -> dict[str, str]:
         headers = {"user-agent": "refold", "accept-encoding": "identity"} | dict(self._dialect.headers)
@@ -183,7 +203,9 @@ class HttpProvider:
             headers[self._dialect.key_header] = f"{self._dialect.key_prefix}{key}"
         return headers
 
-    async def _send(self, url: str, headers: dict[str, str], body: bytes, deadline: CallDeadline) -> httpx.Response:
+    async def _send(
+        self, method: str, url: str, headers: dict[str, str], body: bytes | None, deadline: CallDeadline
+    ) -> httpx.Response:
         settings = self._settings = self._settings or connection_settings(self._config, url)
         await self._clients.client(settings)  # here, because httpx is imported with it
         import httpx
@@ -191,7 +213,7 @@ class HttpProvider:
         limits = httpx.Timeout(None, connect=self._timeouts.connect_s, pool=self._timeouts.connect_s)
 
         def request(client: httpx.AsyncClient) -> httpx.Request:
-            return client.build_request("POST", url, content=body, headers=headers, timeout=limits)
+            return client.build_request(method, url, content=body, headers=headers, timeout=limits)
 
         try:
             return await deadline.wait(self._clients.send(settings, request))
@@ -269,16 +291,16 @@ def _reads(response: httpx.Response) -> aclosing[AsyncGenerator[bytes, None]]:
     return aclosing(cast("AsyncGenerator[bytes, None]", response.aiter_bytes()))
 
 
-async def _beginning(response: httpx.Response, deadline: CallDeadline) -> bytes:
+async def _beginning(response: httpx.Response, deadline: CallDeadline, limit: int = MAX_ERROR_BYTES) -> bytes:
     """Read the beginning of a body that is no stream; what cannot be read is left out: the status says enough."""
     import httpx
 
     body = b""
     async with _reads(response) as reads:
         with suppress(httpx.HTTPError, ProviderError):
-            while len(body) < MAX_ERROR_BYTES and (data := await deadline.wait(anext(reads, None))) is not None:
+            while len(body) < limit and (data := await deadline.wait(anext(reads, None))) is not None:
                 body += data
-    return body[:MAX_ERROR_BYTES]
+    return body[:limit]
 
 
 async def _drain(reads: AsyncGenerator[bytes, None]) -> None:
