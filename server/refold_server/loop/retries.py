@@ -66,7 +66,7 @@ def is_worth_another(error: ProviderError) -> bool:
         case "provider.rejected":
             return error.status == 402 and error.retry_after_ms is not None  # a limit that money sets, for now
         case kind:
-            return kind in _PASSING
+            return kind in _PASSING and not error.lasting
 
 
 def wait_ms(policy: RetryConfig, error: ProviderError, failed: int, jitter: float) -> int:

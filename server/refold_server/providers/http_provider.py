@@ -278,6 +278,7 @@ class HttpProvider:
             status=error.status,
             retry_after_ms=wait,
             request_id=None if request is None else SECRETS.scrub(request),
+            lasting=error.lasting,
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -36,17 +37,16 @@ class ConnectionSettings(Struct, frozen=True):
     """What providers that share connections have in common. Without `keeps` each request has a connection of its own."""
 
     route: ProxyRoute = ProxyRoute()
-    ca_file: str | None = None
-    client_cert: str | None = None
-    client_key: str | None = None
+    ca_file: Path | None = None
+    client_cert: Path | None = None
+    client_key: Path | None = None
     keeps: bool = True
 
 
 def connection_settings(config: ProviderConfig, url: str, environment: Mapping[str, str] = os.environ) -> ConnectionSettings:
     """Give what connections to `url` are made with. Raises ProviderError for a proxy that is none."""
-    files = (config.ca_file, config.client_cert, config.client_key)
     route = route_to(url, config.proxy, f"providers.{config.name}.proxy", environment)
-    return ConnectionSettings(route, *(None if file is None else str(file) for file in files))
+    return ConnectionSettings(route, config.ca_file, config.client_cert, config.client_key)
 
 
 class HttpClients:
@@ -102,7 +102,8 @@ def proxy_error(error: httpx.HTTPError, route: ProxyRoute, host: str) -> Provide
         message = f"the proxy {route.shown}, through which {host} is reached, could not be reached itself; is it right?"
     else:
         return None
-    return ProviderError("provider.unreachable", f"{message}; NO_PROXY exempts addresses")
+    lasting = isinstance(error, httpx.ProxyError) and "407" in str(error)
+    return ProviderError("provider.unreachable", f"{message}; NO_PROXY exempts addresses", lasting=lasting)
 
 
 def _connects(connected: list[str]) -> Callable[[str, Mapping[str, Any]], Awaitable[None]]:
@@ -138,7 +139,7 @@ def _make(settings: ConnectionSettings) -> httpx.AsyncClient:
             trust_env=False,
         )
     except (OSError, ValueError, ImportError, httpx.InvalidURL) as error:  # nothing was made; the reason is the user's to mend
-        raise ProviderError("provider.unreachable", _unusable(settings, error)) from None
+        raise ProviderError("provider.unreachable", _unusable(settings, error), lasting=True) from None
 
 
 def _tls(settings: ConnectionSettings) -> ssl.SSLContext:

@@ -73,6 +73,7 @@ def _proxy_address(text: str, named_by: str) -> str:
         raise ProviderError(
             "provider.unreachable",
             f"the proxy that {named_by} names cannot be used; write it as http://HOST:PORT (also https, socks5)",
+            lasting=True,
         )
     return address
 

@@ -164,6 +164,7 @@ def test_without_further_attempts_the_error_is_the_providers_own() -> None:
         (BUSY, True),
         (limited(None), True),
         (ProviderError("provider.unreachable", "down"), True),
+        (ProviderError("provider.unreachable", "no certificate", lasting=True), False),
         (ProviderError("provider.timeout", "slow"), True),
         (ProviderError("provider.badStream", "empty"), True),
         (ProviderError("provider.badStream", "a page", status=200), False),

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 import pytest
 
 from refold_server.providers.key_command import KeyCommandError, printed_key

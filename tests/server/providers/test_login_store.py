@@ -29,10 +29,16 @@ class Ring:
         module: Any = ModuleType("keyring")
         module.get_keyring = lambda: self
         module.set_password = self.set
-        module.get_password = lambda service, name: self.rows.get((service, name))
-        module.delete_password = lambda service, name: self.rows.pop((service, name))
+        module.get_password = self.get
+        module.delete_password = self.delete
         patch.setitem(sys.modules, "keyring", module)
         return self
+
+    def get(self, service: str, name: str) -> str | None:
+        return self.rows.get((service, name))
+
+    def delete(self, service: str, name: str) -> None:
+        del self.rows[service, name]
 
     def set(self, service: str, name: str, key: str) -> None:
         if self.locked:
