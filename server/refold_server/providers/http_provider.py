@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from refold_protocol.dialects.dialect import Dialect
 from refold_protocol.errors import ProviderError
 from refold_protocol.session.messages import Chunk, FinishChunk
-from refold_protocol.session.request import Request
+from refold_protocol.session.request import Request, request_sha256
 from refold_server.config import ProviderConfig, TimeoutsConfig
 from refold_server.providers.credentials import Credentials
 from refold_server.providers.http_failures import (
@@ -163,7 +163,7 @@ class HttpProvider:
         try:
             headers = await self._headers()
             with closing(CallDeadline(self._timeouts)) as deadline:
-                response = await self._send("POST", self.url(request.header.config.model), headers, body, deadline)
+                response = await self._answer(request, headers, body, deadline)
                 name = request_id(response.headers)
                 try:
                     await self._check(response, deadline)
@@ -202,6 +202,17 @@ class HttpProvider:
         elif key is not None:
             headers[self._dialect.key_header] = f"{self._dialect.key_prefix}{key}"
         return headers
+
+    async def _answer(self, request: Request, headers: dict[str, str], body: bytes, deadline: CallDeadline) -> httpx.Response:
+        """Send a request to its model; the answer is kept where that was asked for."""
+        url, recorder = self.url(request.header.config.model), self._clients.recorder
+        if recorder is None:
+            return await self._send("POST", url, headers, body, deadline)
+        try:
+            return recorder.taped(request_sha256(request), await self._send("POST", url, headers, body, deadline))
+        except ProviderError as error:
+            recorder.unanswered(request_sha256(request), error)
+            raise
 
     async def _send(
         self, method: str, url: str, headers: dict[str, str], body: bytes | None, deadline: CallDeadline

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from refold_server.providers.reply_recording import ReplyRecorder
+
 KEEP_SECONDS: Final = 4.0
 """How long an idle connection is kept: servers close theirs after five seconds, many of them."""
 
@@ -52,7 +54,10 @@ def connection_settings(config: ProviderConfig, url: str, environment: Mapping[s
 class HttpClients:
     """The clients of a process. Belongs to one event loop at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[ConnectionSettings], httpx.AsyncClient] | None = None) -> None:
+        self.recorder: ReplyRecorder | None = None
+        """Keeps what comes, where that was asked for."""
+        self._make = _make if make is None else make
         self._clients: dict[ConnectionSettings, httpx.AsyncClient] = {}
         self._making = anyio.Lock()
 
@@ -61,7 +66,7 @@ class HttpClients:
         if settings not in self._clients:
             async with self._making:
                 if settings not in self._clients:
-                    self._clients[settings] = await anyio.to_thread.run_sync(_make, settings)
+                    self._clients[settings] = await anyio.to_thread.run_sync(self._make, settings)
         return self._clients[settings]
 
     async def send(self, settings: ConnectionSettings, make: Callable[[httpx.AsyncClient], httpx.Request]) -> httpx.Response:

@@ -7,6 +7,7 @@ knows no session, no log and no retry policy. Providers that are reached the sam
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Final, Protocol
 
 from refold_protocol.dialects.dialect_table import dialect_named
@@ -42,6 +43,15 @@ def open_provider(config: ProviderConfig, timeouts: TimeoutsConfig) -> Provider:
     return HttpProvider(config, dialect_named(config.dialect), timeouts, _CLIENTS)
 
 
+def record_replies(folder: Path) -> None:
+    """Keep what the providers of this process answer from now on. Raises ConfigError for a folder that cannot be made."""
+    from refold_server.providers.reply_recording import ReplyRecorder  # on use: it imports httpx
+
+    _CLIENTS.recorder = ReplyRecorder(folder)
+
+
 async def close_providers() -> None:
-    """Close the connections of all providers of this process. Idempotent; a provider that is used again opens new ones."""
+    """Close the connections of all providers of this process, and record no more. Idempotent; a provider that is used again
+    opens new ones."""
+    _CLIENTS.recorder = None
     await _CLIENTS.close()
