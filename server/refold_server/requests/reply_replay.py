@@ -110,9 +110,11 @@ async def replay(events: Iterable[Event], folder: Path) -> list[ReplayedAttempt]
 
 async def _answered(header: EpochHeader, clients: HttpClients) -> tuple[list[Chunk], str | None]:
     config = header.config
-    row = ProviderConfig(config.provider, config.dialect, config.dialect_options, "http://replay.invalid", proxy="none")
+    dialect = dialect_named(config.dialect)
+    options = config.dialect_options or dialect.resolve_options({})
+    row = ProviderConfig(config.provider, config.dialect, options, "http://replay.invalid", proxy="none")
     nobody = Credentials(row, {}, LoginStore(Path("/nonexistent")))
-    provider = HttpProvider(row, dialect_named(config.dialect), TimeoutsConfig(), clients, credentials=nobody)
+    provider = HttpProvider(row, dialect, TimeoutsConfig(), clients, credentials=nobody)
     chunks: list[Chunk] = []
     try:
         async with aclosing(provider.stream(Request(header, AppendOnlyList()), b"")) as stream:

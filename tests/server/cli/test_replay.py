@@ -59,6 +59,17 @@ def test_a_failure_is_recorded_as_one_and_comes_again(refold: Here, played: list
     assert (again.code, {line.rpartition(" ")[2] for line in again.lines}) == (0, {"equal"})
 
 
+def test_a_recorded_reply_says_how_it_ended(refold: Here) -> None:
+    record(refold, answer(text("half"), end="cut"))
+    record(refold, answer(reply("whole")))
+    assert [
+        path.read_bytes().split(b"\r\n")[0] for path in sorted(files(refold), key=lambda path: path.stat().st_mtime_ns)
+    ] == [
+        b"HTTP/1.1 200 cut",
+        b"HTTP/1.1 200 complete",
+    ]
+
+
 def test_a_reply_that_says_something_else_is_told_with_the_first_difference(refold: Here) -> None:
     session = record(refold, answer(reply("done"))).session
     (path,) = files(refold)
