@@ -20,7 +20,7 @@ HTML = (("content-type", "text/html"),)
 PLUGIN = """
 import logging, os
 from msgspec import Struct
-from refold_server.plugins import PRE_STEP, tool
+from refold_server.plugins import PRE_STEP, STREAM, ToolFailure, tool
 
 class Params(Struct, frozen=True, forbid_unknown_fields=True):
     pass
@@ -29,12 +29,23 @@ async def run(context, params):
     logging.getLogger("plugin").warning("I use %s", os.environ["HOUSE_KEY"])
     raise RuntimeError("refused: " + "x" * 480 + os.environ["HOUSE_KEY"])
 
+async def refuse(context, params):
+    raise ToolFailure("REFUSED", os.environ["HOUSE_KEY"], "refused with " + os.environ["HOUSE_KEY"])
+
+async def stream(outgoing, next):
+    async for chunk in next(outgoing):
+        yield chunk
+    if b"second" in outgoing.body:
+        raise RuntimeError("no " + os.environ["HOUSE_KEY"])
+
 async def before(step, next):
     raise ValueError(os.environ["HOUSE_KEY"])
 
 def register(registry):
     registry.tool(tool("fetch", "Fetches.", Params, run, read_only=True))
+    registry.tool(tool("refuse", "Refuses.", Params, refuse, read_only=True))
     registry.on(PRE_STEP, before)
+    registry.on(STREAM, stream)
 """
 
 
@@ -86,15 +97,19 @@ def test_no_field_of_a_provider_shows_a_key(refold: Here, played: Answer) -> Non
 
 
 def test_no_fault_of_a_plugin_shows_a_key(refold: Here) -> None:
-    asked = answer(calls(call(0, "c0", "fetch", "{}")) + chunk({}, "tool_calls") + DONE)
-    with FakeProvider(asked, answer(reply("done"))) as provider:
+    both = calls(call(0, "c0", "fetch", "{}")) + calls(call(1, "c1", "refuse", "{}"))
+    asked = answer(both + chunk({}, "tool_calls") + DONE)
+    with FakeProvider(asked, answer(reply("done")), answer(reply("never"))) as provider:
         path = write_plugin(refold.place, "leaky", PLUGIN)
         configure(refold.place, provider.base_url, named(path))
         done = refold("run", "go")
         assert done.code == 0
-        result = json.loads(provider.requests[1].body)["messages"][-1]
-        assert "fetch failed: RuntimeError: refused" in result["content"]
-        assert_hidden(*everything(refold, done), *(one.body.decode() for one in provider.requests))
+        results = [one["content"] for one in json.loads(provider.requests[1].body)["messages"] if one["role"] == "tool"]
+        assert "fetch failed: RuntimeError: refused" in results[0]
+        assert results[1] == "refused with •••"
+        failed = refold("run", "second", "--session", done.session)
+        assert "RuntimeError: no •••" in failed.err
+        assert_hidden(*everything(refold, done), failed.err, *(one.body.decode() for one in provider.requests))
 
 
 def test_what_a_plugin_logs_shows_no_key(place: Place) -> None:

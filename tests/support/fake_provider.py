@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
 import threading
 from collections import deque
@@ -73,8 +74,9 @@ def answer(*writes: bytes | Gate, end: End = "complete") -> Answer:
 class FakeProvider:
     """The server. `base_url` is what a configuration names, `requests` what came, in order."""
 
-    def __init__(self, *answers: Answer, port: int = 0) -> None:
+    def __init__(self, *answers: Answer, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self._port = port
+        self._tls = tls
         self.base_url = ""
         self.requests: list[Recorded] = []
         self.connections = 0
@@ -114,9 +116,10 @@ class FakeProvider:
 
     async def _run(self) -> None:
         server = await self._loop.create_server(
-            lambda: asyncio.StreamReaderProtocol(_Reader(self._loop), self._connected), "127.0.0.1", self._port
+            lambda: asyncio.StreamReaderProtocol(_Reader(self._loop), self._connected), "127.0.0.1", self._port, ssl=self._tls
         )
-        self.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        scheme = "http" if self._tls is None else "https"
+        self.base_url = f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
         self._ready.set()
         await self._stop.wait()
         server.close()

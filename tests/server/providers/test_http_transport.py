@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -168,3 +172,33 @@ async def test_a_redirect_carries_nothing_elsewhere(status: int) -> None:
 async def test_files_of_certificates_that_cannot_be_read_are_told_of() -> None:
     async with http_provider("https://127.0.0.1:9/v1", ca_file=__file__) as provider:
         assert "ca_file" in (await error_of(provider)).message
+
+
+@pytest.fixture(scope="module")
+def own_certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for this machine that nobody signed but itself, and its key, in one file."""
+    program = shutil.which("openssl")
+    if program is None:
+        pytest.skip("openssl is not here to make a certificate")
+    path = tmp_path_factory.mktemp("tls") / "own.pem"
+    kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=own"]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", f"{path}.key", "-out", f"{path}.crt"]
+    subprocess.run([program, "req", *kind, *names], check=True, capture_output=True)
+    path.write_text(Path(f"{path}.crt").read_text() + Path(f"{path}.key").read_text())
+    return path
+
+
+async def test_a_house_with_its_own_authority_is_trusted_and_shown_a_certificate(own_certificate: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own_certificate)
+    context.load_verify_locations(own_certificate)
+    context.verify_mode = ssl.CERT_REQUIRED
+    with FakeProvider(answer(reply("ok")), tls=context) as server:
+        async with http_provider(server.base_url, ca_file=own_certificate, client_cert=own_certificate) as provider:
+            assert text_in((await ask(provider)).chunks) == "ok"
+        async with http_provider(server.base_url, ca_file=own_certificate) as provider:
+            assert (await ask(provider)).error is not None
+        async with http_provider(server.base_url, client_cert=own_certificate) as provider:
+            error = await error_of(provider)
+    assert ("not trusted" in error.message, "ca_file" in error.message, error.lasting) == (True, True, True)
+    assert len(server.requests) == 1
