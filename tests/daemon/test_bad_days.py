@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.chat_stream import DONE, call, calls, chunk, reply
-from tests.support.daemons import Json, Place, new_session, types, until
+from tests.support.daemons import Json, Place, kill, new_session, types, until
 from tests.support.fake_provider import Answer, FakeProvider, answer
 
 pytestmark = pytest.mark.anyio
@@ -88,3 +88,22 @@ async def test_a_retry_is_shown_as_progress(place: Place) -> None:
             while not any("attempt 2 in" in one for one in shown):
                 shown.append((await anext(told))["value"]["message"])
     assert shown[-1].startswith("step 1: provider.rateLimited; attempt 2 in 0.0 s")
+
+
+async def test_a_daemon_that_dies_in_a_wait_leaves_a_turn_that_was_interrupted_and_a_session_that_goes_on(place: Place) -> None:
+    later = Answer((b'{"error":{"message":"slow down"}}',), 429, (*JSON, ("retry-after", "60")))
+    with FakeProvider(later, answer(reply("fine"))) as server:
+        place.provider(server.base_url, SOON, retry="")
+        async with place.daemon() as client:
+            session = await new_session(client, place)
+            events = await client.subscribe(session)
+            await client.start_turn(session, "first")
+            await until(events, "llm/retry")
+            await kill(client)
+        async with place.daemon() as client:
+            await client.open_session(session)
+            end = await client.prompt(session, "second")
+            verified = await client.verify(session)
+    kinds = [event["data"]["reason"]["kind"] for event in await place.recorded(session) if event["type"] == "turn/end"]
+    assert kinds == ["interrupted", "completed"], end
+    assert (verified["requests"], verified["equal"]) == (2, 2)
