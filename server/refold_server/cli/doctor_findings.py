@@ -31,7 +31,7 @@ from refold_server.config_file import config_path
 from refold_server.plugins.plugin_loading import ImportThreads, load_plugin_in_thread, plugin_sources
 from refold_server.plugins.plugin_registry import NO_PLUGINS, plugin_stats
 from refold_server.providers.credentials import add_secrets, secrets_in
-from refold_server.providers.login_store import LoginStore
+from refold_server.providers.login_store import LoginStore, known_logins
 from refold_server.services import offered
 from refold_server.sessions.session_reports import provider_rows
 from refold_storage.interface import Store, Vitals
@@ -139,7 +139,7 @@ async def examine(options: argparse.Namespace) -> Examination:
     except ConfigError as error:  # nothing else can be known then: not even where the store is
         return replace(examined, findings=(trouble(error),))
     keys = {row.name: row.key_env for row in config.providers if row.key_env is not None}
-    rows = provider_rows(config, os.environ, _logins())
+    rows = provider_rows(config, os.environ, known_logins())
     examined = replace(examined, store_path=str(config.store.path), providers=rows)
     try:
         examined = await _with_store(examined, config)
@@ -203,13 +203,6 @@ def _mode(file: Path) -> int:
         return file.stat().st_mode
     except OSError:  # there is none, or it was told already why it cannot be read
         return 0
-
-
-def _logins() -> tuple[str, ...]:
-    try:
-        return LoginStore().providers()
-    except ConfigError:  # a finding of its own
-        return ()
 
 
 async def examine_plugins(config: Config) -> tuple[tuple[PluginState, ...], tuple[DoctorFinding, ...]]:

@@ -102,6 +102,14 @@ class LoginStore:
         return ConfigError("logins", reason, file=str(self.path))
 
 
+def known_logins() -> tuple[str, ...]:
+    """Give the providers whose key this user keeps; none where the file cannot be used, which `refold doctor` tells."""
+    try:
+        return LoginStore().providers()
+    except ConfigError:  # whoever needs the key is told why it cannot be had
+        return ()
+
+
 def _keyring() -> Any:
     """Give the keyring library, None where it is not installed or finds no keyring on this system."""
     try:

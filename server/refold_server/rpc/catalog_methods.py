@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 
+import anyio.to_thread
 import msgspec
 from msgspec import Raw
 
@@ -24,6 +25,7 @@ from refold_protocol.rpc.params import NoParams, SessionListParams
 from refold_protocol.rpc.schema import schema_of
 from refold_protocol.rpc.wire_errors import WireError, bad_param
 from refold_server.plugins.plugin_registry import plugin_stats
+from refold_server.providers.login_store import known_logins
 from refold_server.services import Services
 from refold_server.sessions.session_list import page_of_sessions, read_cursor
 from refold_server.sessions.session_registry import Sessions
@@ -55,7 +57,8 @@ class CatalogMethods:
         """model/list."""
         del params
         config = self._shared.config
-        return ModelListResult(model_rows(config), provider_rows(config, os.environ))
+        logins = await anyio.to_thread.run_sync(known_logins)
+        return ModelListResult(model_rows(config), provider_rows(config, os.environ, logins))
 
     async def tools(self, params: NoParams) -> ToolListResult:
         """tool/list."""
