@@ -250,7 +250,8 @@ class PluginError(RefoldError):
 
 
 class ProviderError(RefoldError):
-    """A model provider failed. `error_kind` is one of the `provider.*` kinds or `model.unconfigured`."""
+    """A model provider failed. `error_kind` is one of the `provider.*` kinds or `model.unconfigured`; `lasting` tells that it
+    stays so until somebody changes something here."""
 
     kind = "provider.rejected"
 
@@ -262,12 +263,14 @@ class ProviderError(RefoldError):
         status: int | None = None,
         retry_after_ms: int | None = None,
         request_id: str | None = None,
+        lasting: bool = False,
     ) -> None:
         super().__init__(message, status=status, retryAfterMs=retry_after_ms, requestId=request_id)
         self._kind = kind
         self.status = status
         self.retry_after_ms = retry_after_ms
         self.request_id = request_id
+        self.lasting = lasting
 
     @property
     def error_kind(self) -> str:

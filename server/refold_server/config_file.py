@@ -33,6 +33,7 @@ from refold_server.config import (
     PrefixConfig,
     ProviderConfig,
     RefusedValueError,
+    RetryConfig,
     Setting,
     StoreConfig,
     TimeoutsConfig,
@@ -116,6 +117,7 @@ def build_config(given: Settings, default_store: Callable[[], Path]) -> Config:
         providers=providers,
         models=_models(given, {row.name: row for row in providers}),
         limits=LimitsConfig(**_fields(LimitsConfig, given, "limits")),
+        retry=RetryConfig(**_fields(RetryConfig, given, "retry")),
         timeouts=TimeoutsConfig(**_fields(TimeoutsConfig, given, "timeouts")),
         tools=ToolsConfig(**_fields(ToolsConfig, given, "tools"), enabled_written=_written(given, ("tools", "enabled"))),
         plugins=_plugins(given),
@@ -260,8 +262,7 @@ def _checked(setting: Setting, key: Key, value: object, origin: Origin) -> objec
     except ValueError:  # also msgspec's ValidationError, whose message may repeat a secret
         hint = "" if setting.secret else meant(setting, value)
     shown = "" if setting.secret or (setting.read and hint) else f"; it is {described(value)}"
-    later = f": this release does not have {setting.missing} yet" if setting.missing else ""
-    raise origin.fault(key, f"expects {expected(setting)}{shown}{f'; {hint}' if hint else ''}{later}")
+    raise origin.fault(key, f"expects {expected(setting)}{shown}{f'; {hint}' if hint else ''}")
 
 
 def _with_origin(given: Settings, key: Key, build: Callable[[], Any]) -> Any:
@@ -320,20 +321,47 @@ def _provider(given: Settings, name: str) -> ProviderConfig:
     key = ("providers", name)
     if name == REHEARSAL:
         raise _fault(given, key, "is the name of the embedded provider; take another one")
-    fields = _fields(ProviderConfig, given, *key)
+    fields = _preset(given, key) | _fields(ProviderConfig, given, *key)
     for needed in ("dialect", "base_url"):
         if needed not in fields:
             raise _fault(given, key, f"needs {needed}")
-    if "key_env" in fields and "key_command" in fields:
-        raise _fault(given, (*key, "key_command"), "stands beside key_env; keep one of them")
     dialect = DIALECTS.get(fields["dialect"])
     if dialect is None:
         hint = near(fields["dialect"], tuple(DIALECTS)) or "known are: " + ", ".join(DIALECTS)
         raise _fault(given, (*key, "dialect"), f"there is no such dialect; {hint}")
     settings = fields.pop("options", {})
-    options = _with_origin(given, (*key, "options"), lambda: dialect.resolve_options(settings))
-    headers = tuple((row[-1], one.value) for row, one in given.items() if row[:-1] == (*key, "headers"))
-    return ProviderConfig(name=name, options=options, headers=headers, **fields)
+    fields["options"] = _with_origin(given, (*key, "options"), lambda: dialect.resolve_options(settings))
+    for table in ("query", "headers", "header_env", "header_command"):
+        own = {row[-1]: one.value for row, one in given.items() if row[:-1] == (*key, table)}
+        fields[table] = tuple((dict(fields.get(table, ())) | own).items())
+    if any(row[:3] == (*key, "timeouts") for row in given):
+        limits = _fields(TimeoutsConfig, given, "timeouts") | _fields(TimeoutsConfig, given, *key, "timeouts")
+        fields["timeouts"] = TimeoutsConfig(**limits)
+    return ProviderConfig(name=name, **fields)
+
+
+def _preset(given: Settings, key: Key) -> dict[str, Any]:
+    """Give the settings of the preset that a provider names, without those that its own ones exclude."""
+    if (*key, "key_env") in given and (*key, "key_command") in given:
+        raise _fault(given, (*key, "key_command"), "stands beside key_env; keep one of them")
+    if (*key, "client_key") in given and (*key, "client_cert") not in given:
+        raise _fault(given, (*key, "client_key"), "belongs to client_cert, which is not set")
+    if (*key, "preset") not in given:
+        return {}
+    from refold_server.providers.presets import PRESETS  # on use: most configurations name none
+
+    name: str = given[*key, "preset"].value
+    if name not in PRESETS:
+        hint = near(name, tuple(PRESETS)) or "known are: " + ", ".join(PRESETS)
+        raise _fault(given, (*key, "preset"), f"there is no such preset; {hint}")
+    fields = dict(PRESETS[name])
+    options = given.get((*key, "options"))
+    if options is not None:
+        fields["options"] = fields.get("options", {}) | options.value
+        given[*key, "options"] = Given(fields["options"], options.origin)
+    if (*key, "key_command") in given:
+        fields.pop("key_env", None)
+    return fields
 
 
 def _models(given: Settings, providers: dict[str, ProviderConfig]) -> tuple[ModelConfig, ...]:

@@ -38,6 +38,7 @@ from refold_server.rpc.method_table import METHODS, handlers
 from refold_server.rpc.notices import StatusNotices, TroubleNotices
 from refold_server.rpc.progress import Trace
 from refold_server.runner import run_to_its_end
+from refold_server.secret_text import ScrubbingFormatter
 from refold_server.services import Services, load_services, open_configured_store
 from refold_server.sessions.session import Session
 from refold_server.sessions.session_registry import Sessions
@@ -68,7 +69,9 @@ def serve(handover: Handover) -> int:
 
 
 def _serve(handover: Handover) -> int:
-    logging.basicConfig(stream=sys.stderr, format="refold: %(levelname)s: %(name)s: %(message)s", level=logging.WARNING)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(ScrubbingFormatter("refold: %(levelname)s: %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     try:
         daemon = Daemon(stdio_endpoint(handover), places(handover.arguments))
         return run_to_its_end(lambda: daemon.run(handover))

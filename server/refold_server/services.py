@@ -9,6 +9,7 @@ Owns the opening of the configured store. Its ids and its clock are the daemon's
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -22,11 +23,12 @@ from refold_protocol.session.messages import CallConfig, ToolSchema
 from refold_server.call_config import call_config, permission_mode, step_limit
 from refold_server.clock import epoch_ms, uuid7
 from refold_server.compaction.compaction_plan import policy_of
-from refold_server.config import CompactionConfig, Config, Mode, StoreConfig
+from refold_server.config import CompactionConfig, Config, Mode, RetryConfig, StoreConfig
 from refold_server.plugins.loop_watch import Watch
 from refold_server.plugins.plugin_loading import ImportThreads, load_plugins_in_threads, plugin_sources
 from refold_server.plugins.plugin_registry import NO_PLUGINS, Plugins
 from refold_server.prefix.contributors import PrefixSources, built_in
+from refold_server.providers.credentials import add_secrets
 from refold_server.providers.provider_registry import Provider, close_providers, open_provider
 from refold_server.requests.live_check import CheckMode
 from refold_server.requests.session_meters import Meters, ModelTokenMeter
@@ -96,6 +98,7 @@ class Services:
 async def load_services(config: Config, buffers: OpenBuffers = NO_BUFFERS, aside: ImportThreads | None = None) -> Services:
     """Load the plugins that the configuration names and give what all sessions share. `aside` remembers those that took too
     long, for whoever tries again. Raises ConfigError."""
+    add_secrets(config.providers, os.environ)  # before plugins are loaded, whose faults may repeat them
     sources = plugin_sources(config.plugins)
     loaded = await load_plugins_in_threads(sources, config.plugins.load_timeout_s, aside or ImportThreads())
     shared = Services(config, buffers, loaded)
@@ -157,6 +160,10 @@ class SessionServices:
     def compaction(self, model: str, settings: SessionSettings) -> CompactionConfig:
         """Tell how the history of a session with the model `provider/model` and these settings is compacted."""
         return policy_of(self._shared.config.compaction_of(model), settings)
+
+    def retries(self) -> RetryConfig:
+        """Tell which failed requests are sent again, and when."""
+        return self._shared.config.retry
 
     def live_checks(self) -> CheckMode:
         """Tell which requests are compared with the log before they leave."""

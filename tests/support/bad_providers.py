@@ -46,7 +46,7 @@ BAD: Final[dict[str, Bad]] = {
         _error(401, {"message": "bad key", "type": "invalid_request_error"}),
         "provider.auth",
         "(401, invalid_request_error): bad key",
-        "no key is configured: set providers.fake.key_env",
+        "no key is configured: use `refold login fake`, or set providers.fake.key_env",
         401,
     ),
     "500": Bad(

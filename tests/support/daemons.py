@@ -27,6 +27,9 @@ Json = dict[str, Any]
 
 SERVE = (sys.executable, "-m", "refold_server", "serve")
 
+ONCE = "[retry]\nattempts = 1"
+"""For a configuration in which a failure is the end of a request."""
+
 WAIT_S = 60
 """How long a command may take before it counts as hanging."""
 
@@ -61,16 +64,17 @@ class Place:
         self.config.write_text(text)
 
     def script(self, *replies: Json, more: str = "") -> None:
-        """Have the rehearsal provider give these replies, one a request; `more` is put before the model's table."""
+        """Have the rehearsal provider give these replies, one a request, each request sent once; `more` is put before the
+        model's table."""
         path = self.root / "script.jsonl"
         path.write_text("".join(json.dumps(reply) + "\n" for reply in replies))
-        self.configure(f'{more}\n[models."rehearsal/workspace"]\nextra = {{ script = {json.dumps(str(path))} }}\n')
+        self.configure(f'{more}\n{ONCE}\n[models."rehearsal/workspace"]\nextra = {{ script = {json.dumps(str(path))} }}\n')
 
-    def provider(self, base_url: str, more: str = "", *, name: str = "fake") -> None:
+    def provider(self, base_url: str, more: str = "", *, name: str = "fake", retry: str = ONCE) -> None:
         """Have every session ask the provider at that address for its model `small`; `more` stands between the model's name
-        and the provider's table."""
+        and the provider's table, `retry` says how often a request is sent."""
         table = f'[providers.{name}]\ndialect = "chat-completions"\nbase_url = "{base_url}"\n'
-        self.configure(f'model = "{name}/small"\n{more}\n{table}')
+        self.configure(f'model = "{name}/small"\n{more}\n{retry}\n{table}')
 
     @asynccontextmanager
     async def daemon(self, command: Sequence[str] = SERVE, **options: Any) -> AsyncGenerator[Client]:

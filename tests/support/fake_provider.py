@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
 import threading
 from collections import deque
@@ -21,8 +22,9 @@ from msgspec import Struct
 
 EVENT_STREAM: Final = (("content-type", "text/event-stream"),)
 
-End = Literal["complete", "cut", "reset", "hang"]
-"""How an answer ends: orderly; closed before its end (the chunked encoding is cut); by a reset; not until the client leaves."""
+End = Literal["complete", "cut", "reset", "hang", "drop"]
+"""How an answer ends: orderly; closed before its end (the chunked encoding is cut); by a reset; not until the client leaves;
+before it began, without a byte."""
 
 
 class Gate:
@@ -72,7 +74,9 @@ def answer(*writes: bytes | Gate, end: End = "complete") -> Answer:
 class FakeProvider:
     """The server. `base_url` is what a configuration names, `requests` what came, in order."""
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers: Answer, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
+        self._port = port
+        self._tls = tls
         self.base_url = ""
         self.requests: list[Recorded] = []
         self.connections = 0
@@ -112,9 +116,10 @@ class FakeProvider:
 
     async def _run(self) -> None:
         server = await self._loop.create_server(
-            lambda: asyncio.StreamReaderProtocol(_Reader(self._loop), self._connected), "127.0.0.1", 0
+            lambda: asyncio.StreamReaderProtocol(_Reader(self._loop), self._connected), "127.0.0.1", self._port, ssl=self._tls
         )
-        self.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        scheme = "http" if self._tls is None else "https"
+        self.base_url = f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
         self._ready.set()
         await self._stop.wait()
         server.close()
@@ -149,6 +154,8 @@ class FakeProvider:
 
     async def _play(self, played: Answer, request: Recorded, reader: _Reader, writer: asyncio.StreamWriter) -> bool:
         """Play an answer; tell whether the connection stays open."""
+        if played.end == "drop":
+            return False
         watch = self._loop.create_task(reader.ended.wait())
         work = self._loop.create_task(_write(played, writer))
         try:

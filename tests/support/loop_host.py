@@ -28,7 +28,7 @@ from refold_protocol.session.messages import (
 from refold_protocol.session.request import Request
 from refold_protocol.session.token_estimate import MeterRow, profile_for
 from refold_server.compaction.compaction_plan import policy_of
-from refold_server.config import CompactionConfig, Mode
+from refold_server.config import CompactionConfig, Mode, RetryConfig
 from refold_server.requests.live_check import CheckMode
 from refold_server.requests.session_meters import ModelTokenMeter
 from refold_server.tools.tool import PastResults
@@ -106,6 +106,7 @@ class ScriptedHost:
         self.window: int | None = None
         self.windows: dict[str, int] = {}
         self.policy = CompactionConfig()
+        self.retry = RetryConfig(attempts=1)
         self.policies: dict[str, CompactionConfig] = {}
         self.meters: dict[str, ModelTokenMeter] = {}
         self.ran: list[tuple[str, str]] = []
@@ -139,6 +140,9 @@ class ScriptedHost:
 
     def compaction(self, model: str, settings: SessionSettings) -> CompactionConfig:
         return policy_of(self.policies.get(model, self.policy), settings)
+
+    def retries(self) -> RetryConfig:
+        return self.retry
 
     def live_checks(self) -> CheckMode:
         return self.checks

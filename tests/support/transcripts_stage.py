@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from refold_client import Approval, Client, RpcError, Subscription, spawn
 from tests.support.approval_files import Person
-from tests.support.daemons import SERVE, Place, gone, kill, text_so_far, until
+from tests.support.daemons import ONCE, SERVE, Place, gone, kill, text_so_far, until
 from tests.support.fake_provider import Answer, FakeProvider, Gate
 from tests.support.transcripts_lines import event_lines
 from tests.support.transcripts_names import Names, quoted, words
@@ -99,7 +99,7 @@ class Tale:
         self._configure()
 
     def _configure(self) -> None:
-        self.place.configure(f"{self._provider}\n[tools]\nenabled = {json.dumps(self._enabled)}\n{self._further}")
+        self.place.configure(f"{self._provider}\n{ONCE}\n[tools]\nenabled = {json.dumps(self._enabled)}\n{self._further}")
 
     def errors(self) -> str:
         """Give what its daemons have written to standard error."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from refold_protocol.errors import ConfigError
@@ -59,6 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="whether calls that change something run; the session keeps it (default: its own, else the configuration's); "
         "ask: on a terminal, denied without one",
     )
+    parser.add_argument(
+        "--record",
+        metavar="FOLDER",
+        type=unicode_text,
+        help="keep the raw replies of the server there, without keys, for refold replay",
+    )
     add_json(parser, 'print {"session": ID} first, then each event of the turn as it is stored, one a line')
     add_store(parser)
 
@@ -97,6 +104,10 @@ async def _run(options: argparse.Namespace, prompt: str | None, interrupts: Inte
     if options.session is None:
         resolve_model(config, config.model)  # told before a store is made
     printer = TurnPrinter(AsyncOutputStream(sys.stdout), AsyncOutputStream(sys.stderr, best_effort=True), as_json=options.json)
+    if options.record is not None:
+        from refold_server.providers.provider_registry import record_replies
+
+        record_replies(Path(options.record))
     async with open_context(config, create=options.session is None, turns=True) as context:
         if options.withdraw:
             name = SessionId(str(options.session))

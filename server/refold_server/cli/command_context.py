@@ -31,6 +31,7 @@ from refold_server.cli.exit_codes import INTERRUPTED, first_error
 from refold_server.config import Config, ToolsConfig
 from refold_server.config_file import load_config
 from refold_server.runner import run_to_its_end
+from refold_server.secret_text import ScrubbingFormatter
 from refold_server.services import Services, load_services, open_configured_store
 from refold_server.sessions.session_registry import Sessions
 from refold_server.tools.tool_failure import Interrupted
@@ -183,7 +184,7 @@ def _log_to_stderr(level: str) -> None:
     root = logging.getLogger()
     if not root.handlers:  # else the program that this command runs in has set up logging
         handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("refold: %(levelname)s: %(name)s: %(message)s"))
+        handler.setFormatter(ScrubbingFormatter("refold: %(levelname)s: %(name)s: %(message)s"))
         handler.addFilter(lambda record: not record.name.startswith(_REPORTED) or record.exc_info is not None)
         root.addHandler(handler)
         root.setLevel(level)

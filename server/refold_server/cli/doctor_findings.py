@@ -10,6 +10,7 @@ import argparse
 import os
 import platform
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -28,6 +29,8 @@ from refold_server.config import Config
 from refold_server.config_file import config_path
 from refold_server.plugins.plugin_loading import ImportThreads, load_plugin_in_thread, plugin_sources
 from refold_server.plugins.plugin_registry import NO_PLUGINS, plugin_stats
+from refold_server.providers.credentials import add_secrets, secrets_in
+from refold_server.providers.login_store import LoginStore, known_logins
 from refold_server.services import offered
 from refold_server.sessions.session_reports import ProviderRow, provider_rows
 from refold_storage.interface import Store, Vitals
@@ -135,13 +138,14 @@ async def examine(options: argparse.Namespace) -> Examination:
     except ConfigError as error:  # nothing else can be known then: not even where the store is
         return replace(examined, findings=(trouble(error),))
     keys = {row.name: row.key_env for row in config.providers if row.key_env is not None}
-    examined = replace(examined, store_path=str(config.store.path), providers=provider_rows(config, os.environ))
+    rows = provider_rows(config, os.environ, known_logins())
+    examined = replace(examined, store_path=str(config.store.path), providers=rows)
     try:
         examined = await _with_store(examined, config)
     except RefoldError as error:  # what stands outside the store can be told all the same
         examined = replace(examined, findings=(trouble(error),))
     plugins, broken = await examine_plugins(config)
-    found = (*examined.findings, *broken, *findings(examined, keys))
+    found = (*examined.findings, *broken, *findings(examined, keys), *file_findings(file, config))
     return replace(examined, plugins=plugins, findings=found)
 
 
@@ -172,8 +176,37 @@ def findings(examined: Examination, key_names: dict[str, str]) -> Iterator[Docto
             )
 
 
+def file_findings(file: Path, config: Config) -> Iterator[DoctorFinding]:
+    """Give what is wrong with who may read and write the configuration file, and the one of logins."""
+    mode = _mode(file)
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        yield DoctorFinding(
+            "config.writable",
+            f"{file} can be written by others, who can have their programs run and your keys sent elsewhere",
+            f"chmod go-w {file}",
+        )
+    if mode & (stat.S_IRGRP | stat.S_IROTH) and any(True for row in config.providers for _ in secrets_in(row)):
+        yield DoctorFinding(
+            "config.readable",
+            f"{file} holds a key, and others can read it",
+            f"chmod 600 {file}, or name a variable with header_env or key_env instead",
+        )
+    try:
+        LoginStore().providers()
+    except ConfigError as error:
+        yield DoctorFinding("logins.unusable", error.message, "correct it, or use `refold login` anew")
+
+
+def _mode(file: Path) -> int:
+    try:
+        return file.stat().st_mode
+    except OSError:  # there is none, or it was told already why it cannot be read
+        return 0
+
+
 async def examine_plugins(config: Config) -> tuple[tuple[PluginState, ...], tuple[DoctorFinding, ...]]:
     """Give the plugins in the order in which they are loaded, and what is wrong with them."""
+    add_secrets(config.providers, os.environ)
     loaded, runner = NO_PLUGINS, ImportThreads()
     states: list[PluginState] = []
     found: list[DoctorFinding] = []

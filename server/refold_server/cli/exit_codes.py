@@ -13,6 +13,7 @@ from refold_protocol.errors import LogError, ProviderError, RefoldError, Session
 from refold_protocol.session.events import TurnEndReason
 from refold_server.cli.formatting import printable
 from refold_server.cli.terminal import OutputLostError, OutputStream, discard_output, standard_error
+from refold_server.secret_text import SECRETS
 
 COMPLETED: Final = 0
 INTERNAL: Final = 1
@@ -72,13 +73,13 @@ def report_error(error: Exception) -> int:
     first = first_error(error)
     err = standard_error()
     if isinstance(first, RefoldError):
-        err.line(f"{err.style.red('refold: ' + first.error_kind)}: {printable(first.message)}")
+        err.line(f"{err.style.red('refold: ' + first.error_kind)}: {printable(SECRETS.scrub(first.message))}")
         code = exit_code_of_error(first)
     elif isinstance(first, OutputLostError):
         code = _report_lost_output(err, first)
     else:
-        err.put(printable("".join(traceback.format_exception(error))))
-        sentence = printable(f"{type(first).__name__}: {first}")
+        err.put(printable(SECRETS.scrub("".join(traceback.format_exception(error)))))
+        sentence = printable(SECRETS.scrub(f"{type(first).__name__}: {first}"))
         err.line(f"{err.style.red('refold: invariant')}: a bug in refold, please report it with the lines above: {sentence}")
         code = INTERNAL
     return code

@@ -15,7 +15,16 @@ from typing import Final
 from msgspec import Struct
 
 from refold_protocol.ids import SessionId
-from refold_protocol.session.events import ApprovalAsked, AssistantChunk, AssistantMessage, Event, ToolCall, ToolResult, TurnEnd
+from refold_protocol.session.events import (
+    ApprovalAsked,
+    AssistantChunk,
+    AssistantMessage,
+    Event,
+    LlmRetry,
+    ToolCall,
+    ToolResult,
+    TurnEnd,
+)
 from refold_protocol.session.messages import ReasoningDelta, TextDelta, text_of
 from refold_server.cli.formatting import CALL_CHARACTERS, call_line, end_sentence, one_line, printable, subject_lines
 from refold_server.cli.terminal import AsyncOutputStream, Style, style_for
@@ -55,6 +64,8 @@ class TurnFormatter:
                 return [*self._ended(Target.OUT), *self._put(Target.NOTES, self._style.dim(printable(text)), text)]
             case AssistantMessage():
                 return [*self._ended(Target.NOTES), *self._ended(Target.OUT)]
+            case LlmRetry(attempt=failed, code=code, delay_ms=wait):
+                return self.note(self._style.dim(f"{code}; attempt {failed + 1} in {wait / 1000:.1f} s"))
             case ToolCall(name=name, arguments=arguments):
                 return self.note(self._style.dim(f"→ {call_line(name, arguments)}"))
             case ToolResult(is_error=True, content=content):

@@ -19,7 +19,7 @@ from refold_protocol.session.header import canonical_header
 from refold_protocol.session.messages import CallConfig, EpochHeader, Message, ToolSchema
 from refold_protocol.session.request import Request, RequestDigest
 from refold_server.compaction.result_cuts import readable
-from refold_server.config import CompactionConfig, Mode
+from refold_server.config import CompactionConfig, Mode, RetryConfig
 from refold_server.loop.approvals import Approvals
 from refold_server.plugins.hook_runner import PluginFailure
 from refold_server.plugins.session_hooks import Composition, SessionHooks
@@ -60,6 +60,10 @@ class Host(Protocol):
 
     def compaction(self, model: str, settings: SessionSettings) -> CompactionConfig:
         """Tell how the history of a session with the model `provider/model` and these settings is compacted."""
+        ...
+
+    def retries(self) -> RetryConfig:
+        """Tell which failed requests are sent again, and when."""
         ...
 
     def live_checks(self) -> CheckMode:

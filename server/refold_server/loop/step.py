@@ -20,6 +20,7 @@ from refold_protocol.session.request import Request, request_of
 from refold_server.loop.compaction_trigger import CompactionTrigger
 from refold_server.loop.instance import Instance
 from refold_server.loop.model_call import replying, while_durable
+from refold_server.loop.retries import with_retries
 from refold_server.loop.tool_calls import run_calls
 from refold_server.plugins.hook_table import Assembled, HookContext, Outgoing, Stop
 from refold_server.requests.session_log import join_before_step, waiting
@@ -49,8 +50,12 @@ async def run_step(instance: Instance, trigger: CompactionTrigger, turn: int, st
     join_before_step(session_log, turn)
     session_log.append(Draft(StepStart(turn, step)))
     request = await _record_header(instance, place, offered)
-    body = await _record_request(instance, request, turn, step)
-    await _stream(instance, Outgoing(place, request, body), turn, step)
+
+    async def attempt(number: int) -> None:
+        body = await _record_request(instance, request, turn, step, number)
+        await _stream(instance, Outgoing(place, request, body), turn, step, number)
+
+    await with_retries(instance.host.retries(), session_log, turn, step, attempt)
     message = _record_reply(instance, turn, step)
     if message.finish in _REFUSALS:
         raise ProviderError(*_REFUSALS[message.finish])
@@ -95,14 +100,14 @@ async def _record_header(instance: Instance, place: HookContext, offered: Assemb
     return request_of(session_log.folds.request_state)
 
 
-async def _record_request(instance: Instance, request: Request, turn: int, step: int) -> bytes:
+async def _record_request(instance: Instance, request: Request, turn: int, step: int, attempt: int) -> bytes:
     dialect = dialect_named(request.header.config.dialect)
     body = instance.encoder(request.header.config.dialect).encode(request, {})
     instance.session_log.append(
         Draft(
             RequestSent(
                 "step",
-                1,
+                attempt,
                 dialect.encoder,
                 len(body.data),
                 body.sha256,
@@ -116,13 +121,13 @@ async def _record_request(instance: Instance, request: Request, turn: int, step:
     return body.data
 
 
-async def _stream(instance: Instance, outgoing: Outgoing, turn: int, step: int) -> None:
+async def _stream(instance: Instance, outgoing: Outgoing, turn: int, step: int, attempt: int) -> None:
     """Record the reply as it comes. Raises LogError as soon as a commit fails."""
     session_log = instance.session_log
     with while_durable(session_log):
         async with aclosing(replying(instance, outgoing)) as chunks:
             async for chunk in chunks:
-                session_log.append(Draft(AssistantChunk(turn, step, 1, chunk)))
+                session_log.append(Draft(AssistantChunk(turn, step, attempt, chunk)))
 
 
 def _record_reply(instance: Instance, turn: int, step: int) -> AssistantMessage:

@@ -36,6 +36,7 @@ from refold_server.loop.step import StepDone, run_step
 from refold_server.loop.tool_calls import unanswered
 from refold_server.plugins.hook_table import Stop
 from refold_server.requests.session_log import joining_context
+from refold_server.tools.tool_failure import first_line
 
 
 class TurnControl:
@@ -83,7 +84,7 @@ async def run_turn(instance: Instance, given: PendingInput, control: TurnControl
     except Exception as error:  # noqa: BLE001 - a bug in a seam or here must not lose the turn's end; it is told as one
         _log.exception("turn %d failed", turn)
         reason = failed(
-            TurnError("invariant", f"A bug in refold: {type(error).__name__}: {error}", session_log.folds.work.step)
+            TurnError("invariant", f"A bug in refold: {type(error).__name__}: {first_line(error)}", session_log.folds.work.step)
         )
     finally:
         with anyio.CancelScope(shield=True, deadline=anyio.current_time() + END_SECONDS):

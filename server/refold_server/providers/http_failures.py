@@ -116,7 +116,7 @@ def connection_error(error: httpx.HTTPError, host: str, *, answered: bool) -> Pr
         return ProviderError("provider.badStream", "the connection broke in the middle of the provider's answer; try again")
     if isinstance(root, ssl.SSLCertVerificationError):
         why = f"its certificate is not trusted ({root.verify_message})"
-        return _unreachable(host, f"{why}; set SSL_CERT_FILE if you trust its issuer")
+        return _unreachable(host, f"{why}; set SSL_CERT_FILE, or the provider's ca_file, if you trust its issuer", lasting=True)
     if isinstance(root, socket.gaierror):
         return _unreachable(host, "the name cannot be resolved; check base_url and the network")
     if isinstance(root, ConnectionRefusedError):
@@ -161,8 +161,8 @@ def _phrase(status: int) -> str:
         return ""
 
 
-def _unreachable(host: str, why: str) -> ProviderError:
-    return ProviderError("provider.unreachable", f"{host} could not be reached: {why}")
+def _unreachable(host: str, why: str, *, lasting: bool = False) -> ProviderError:
+    return ProviderError("provider.unreachable", f"{host} could not be reached: {why}", lasting=lasting)
 
 
 def _root(error: BaseException) -> BaseException:

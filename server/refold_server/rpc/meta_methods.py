@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import anyio.to_thread
 import msgspec
 from msgspec import Raw, Struct
 
@@ -29,6 +30,7 @@ from refold_protocol.ids import SessionId
 from refold_protocol.rpc.initialize import SCHEMA_DIGEST, VERSION
 from refold_protocol.rpc.wire_errors import WireError, bad_param
 from refold_server.plugins.plugin_registry import PluginHealth, plugin_stats
+from refold_server.providers.login_store import known_logins
 from refold_server.requests.session_log import load
 from refold_server.requests.session_meters import MeteredLog
 from refold_server.rpc.dispatch import Handler
@@ -170,7 +172,8 @@ class MetaMethods:
         """model/list."""
         del params
         config = self._shared.config
-        return ModelListResult(model_rows(config), provider_rows(config, os.environ))
+        logins = await anyio.to_thread.run_sync(known_logins)
+        return ModelListResult(model_rows(config), provider_rows(config, os.environ, logins))
 
     async def tools(self, params: NoParams) -> ToolListResult:
         """tool/list."""

@@ -27,6 +27,7 @@ from refold_protocol.session.events import (
     ApprovalAsked,
     Event,
     InputSettled,
+    LlmRetry,
     RequestSent,
     SteeringMessage,
     StepStart,
@@ -134,6 +135,9 @@ class Progress:
                     followed.turn = turn
                 case StepStart(turn=turn, step=step) if turn == followed.turn:
                     self._tell(token, WorkDone("report", message=f"step {step}: waiting for the model"))
+                case LlmRetry(turn=turn, step=step, attempt=failed, code=code, delay_ms=wait) if turn == followed.turn:
+                    message = f"step {step}: {code}; attempt {failed + 1} in {wait / 1000:.1f} s"
+                    self._tell(token, WorkDone("report", message=message))
                 case RequestSent(purpose="summary", turn=int(turn)) if turn == followed.turn:
                     self._tell(token, WorkDone("report", message="making room: waiting for a summary"))
                 case ToolCall(turn=turn, step=step, name=name) if turn == followed.turn:

@@ -9,7 +9,7 @@ What can be said of configured models and providers without asking any provider.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from hashlib import sha256
 
 import anyio.lowlevel
@@ -264,9 +264,9 @@ def model_rows(config: Config) -> tuple[ModelRow, ...]:
     return tuple(row for row in rows if row is not None)
 
 
-def provider_rows(config: Config, env: Mapping[str, str]) -> tuple[ProviderRow, ...]:
-    """Give the providers. Keys are looked for, and never shown."""
-    return tuple(ProviderRow(row.name, row.dialect, _credentials(row, env), row.base_url) for row in config.providers)
+def provider_rows(config: Config, env: Mapping[str, str], logins: Container[str] = ()) -> tuple[ProviderRow, ...]:
+    """Give the providers; `logins` are those with a key from `refold login`. Keys are looked for, and never shown."""
+    return tuple(ProviderRow(row.name, row.dialect, _credentials(row, env, logins), row.base_url) for row in config.providers)
 
 
 def _model_row(config: Config, profile: ModelConfig) -> ModelRow | None:
@@ -277,9 +277,9 @@ def _model_row(config: Config, profile: ModelConfig) -> ModelRow | None:
     return ModelRow(profile.name, provider.name, provider.dialect, is_default, profile.context_window, profile.max_output)
 
 
-def _credentials(provider: ProviderConfig, env: Mapping[str, str]) -> str:
+def _credentials(provider: ProviderConfig, env: Mapping[str, str], logins: Container[str]) -> str:
     if provider.key_command is not None:
         return "command"
-    if provider.key_env is None:
-        return "none"
-    return "present" if env.get(provider.key_env, "").strip() else "missing"
+    if provider.name in logins or (provider.key_env is not None and env.get(provider.key_env, "").strip()):
+        return "present"
+    return "none" if provider.key_env is None else "missing"

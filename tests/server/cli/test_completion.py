@@ -12,6 +12,7 @@ from refold_server.cli.cli_log import VIEWS
 from refold_server.cli.command_line import build_parser, command_names
 from tests.support.commands import REFOLD, Here, places
 from tests.support.daemons import WAIT_S
+from tests.support.fake_provider import Answer, FakeProvider
 
 DRIVER = r"""
 set -u
@@ -48,6 +49,15 @@ def test_bash_offers_the_options_of_a_command_and_their_values(refold: Here) -> 
     assert offered(refold, "completion", "") == list(SHELLS)
     assert offered(refold, "run", "--model", "") == []
     assert offered(refold, "log", "--config", "ani") == ["animals.txt"]
+
+
+def test_bash_offers_the_models_that_servers_have_and_expands_nothing(refold: Here) -> None:
+    listed = b'{"data":[{"id":"big"},{"id":"$(touch oops)"},{"id":"small"}]}'
+    with FakeProvider(*[Answer((listed,), headers=(("content-type", "application/json"),))] * 2) as server:
+        refold.place.provider(server.base_url)
+        assert offered(refold, "run", "--model", "") == ["fake/big", "fake/small"]
+        assert offered(refold, "run", "--model", "fake/s") == ["fake/small"]
+    assert not (refold.place.workspace / "oops").exists()
 
 
 def test_bash_offers_session_ids_where_one_is_wanted(refold: Here) -> None:

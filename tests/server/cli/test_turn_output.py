@@ -12,6 +12,7 @@ from refold_protocol.session.events import (
     AssistantMessage,
     Draft,
     EventData,
+    LlmRetry,
     StepStart,
     ToolCall,
     ToolResult,
@@ -84,6 +85,11 @@ def test_a_program_gets_the_exact_text_and_a_terminal_none_that_steers_it() -> N
 def test_what_went_well_or_says_nothing_is_not_told() -> None:
     quiet = told(StepStart(1, 1), chunk(UsageChunk(Usage(1, 1))), says(""), thinks(""), WORKED, TurnEnd(1, COMPLETED))
     assert quiet == {Target.OUT: "session s1\n", Target.NOTES: ""}
+
+
+def test_a_wait_for_another_attempt_is_told_when_it_begins() -> None:
+    said = told(LlmRetry(1, 1, 1, "provider.rateLimited", 1_500), says("Hi."))
+    assert said[Target.NOTES] == "provider.rateLimited; attempt 2 in 1.5 s\n"
 
 
 def test_a_bad_end_is_told_in_a_sentence() -> None:

@@ -42,3 +42,12 @@ def test_a_key_is_looked_for_and_never_shown(value: str | None, word: str) -> No
     told = msgspec.json.encode(rows)
     assert b"sk-secret" not in told
     assert b"pass" not in told
+
+
+def test_a_key_that_was_given_to_a_login_is_there() -> None:
+    rows = provider_rows(config("open/a"), {}, ("keyed", "open"))
+    assert [(row.provider, row.credentials) for row in rows] == [
+        ("open", "present"),
+        ("keyed", "present"),
+        ("asked", "command"),
+    ]
