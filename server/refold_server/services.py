@@ -21,7 +21,7 @@ from refold_protocol.session.events import SessionSettings, readable
 from refold_protocol.session.messages import CallConfig, ToolSchema
 from refold_server.call_config import call_config, permission_mode, step_limit
 from refold_server.clock import epoch_ms, uuid7
-from refold_server.compaction.compaction_plan import policy_of
+from refold_server.compaction.compaction_decision import policy_of
 from refold_server.config import CompactionConfig, Config, Mode, StoreConfig
 from refold_server.plugins.loop_watch import Watch
 from refold_server.plugins.plugin_loading import ImportThreads, load_plugins_in_threads, plugin_sources

@@ -60,7 +60,7 @@ class Approvals:
     """The questions of one session."""
 
     def __init__(self, session_log: SessionLog) -> None:
-        self._ledger = session_log
+        self._log = session_log
         self._open: dict[ApprovalId, _Waiting] = {}
         self._asked: list[Watcher] = []
         self._settled: list[Watcher] = []
@@ -91,9 +91,9 @@ class Approvals:
             return Verdict(False, f"This session's permissions do not let {call.name} run, and nobody was asked.")
         approval = new_approval_id()
         asked = Draft(ApprovalAsked(approval, call.id, call.name, subject))
-        if call.name in self._ledger.folds.granted.tools:
-            self._ledger.append(asked, Draft(ApprovalDecided(approval, "allowed", "session", BY_GRANT)))
-            await self._ledger.flush()
+        if call.name in self._log.folds.granted.tools:
+            self._log.append(asked, Draft(ApprovalDecided(approval, "allowed", "session", BY_GRANT)))
+            await self._log.flush()
             return Verdict(True)
         return await self._ask(Question(approval, call, subject, anyio.current_time() + limit_s), asked, limit_s)
 
@@ -104,7 +104,7 @@ class Approvals:
         if waiting is None or waiting.decided is not None:
             raise ApprovalSettledError(f"no approval {approval} waits for an answer in this session", approval=approval)
         decided = ApprovalDecided(approval, outcome, scope, by)
-        event = self._ledger.append(Draft(decided))[-1]
+        event = self._log.append(Draft(decided))[-1]
         waiting.decided = decided
         waiting.settled.set()
         if waiting.durable:
@@ -122,10 +122,10 @@ class Approvals:
     async def _ask(self, question: Question, asked: Draft, limit_s: float) -> Verdict:
         waiting = self._open[question.id] = _Waiting(question, anyio.Event())
         try:
-            self._ledger.append(asked)
+            self._log.append(asked)
             if self._denier is not None:
                 self.answer(question.id, "denied", "once", self._denier)
-            await self._ledger.flush()  # fail closed: nobody is asked what a crash would forget
+            await self._log.flush()  # fail closed: nobody is asked what a crash would forget
             if waiting.decided is None:
                 waiting.durable = True
                 await self._answered(waiting, limit_s)
@@ -133,7 +133,7 @@ class Approvals:
             del self._open[question.id]
             if waiting.durable and waiting.decided is None:  # the turn was cancelled; its end records that
                 self._tell(self._settled, question)
-        await self._ledger.flush()  # fail closed: a permission that is not durable lets nothing run
+        await self._log.flush()  # fail closed: a permission that is not durable lets nothing run
         return self._verdict(waiting.decided, question.call, limit_s)
 
     async def _answered(self, waiting: _Waiting, limit_s: float) -> None:

@@ -231,7 +231,7 @@ class LoggedResults:
     """The results of one session; `readable` says how many characters of a text the model may be given at once."""
 
     def __init__(self, session_log: SessionLog, readable: Callable[[str], int]) -> None:
-        self._ledger = session_log
+        self._log = session_log
         self._readable = readable
         self._looked = 0
         self._are_shortened = False
@@ -239,7 +239,7 @@ class LoggedResults:
     @property
     def are_shortened(self) -> bool:
         """Whether the model sees one of them shortened. O(1), but for the first time after a replace."""
-        surface = self._ledger.folds.request_state.surface
+        surface = self._log.folds.request_state.surface
         if surface.replace_generation != self._looked:
             self._looked = surface.replace_generation
             shorter = (node for node in surface.nodes if isinstance(node.surface_op, Replace))
@@ -248,7 +248,7 @@ class LoggedResults:
 
     def text(self, seq: int) -> str | None:
         """Give the text of the result with that seq, None where there is none."""
-        handle = self._ledger.handle
+        handle = self._log.handle
         if not 0 <= seq <= handle.tail:
             return None
         data = next(iter(handle.read(seq, seq))).data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from refold_protocol.rpc.compacting import SessionCompactParams, SessionCompactResult
 from refold_protocol.rpc.wire_errors import WireError, request_cancelled
-from refold_server.loop.compaction_run import CompactionOutcome
+from refold_server.compaction.compaction_run import CompactionOutcome
 from refold_server.rpc.progress import Progress
 from refold_server.sessions.session_registry import Sessions, compact_session
 

@@ -55,7 +55,7 @@ class Session:
     def __init__(self, session_log: SessionLog, instance: Instance, spawn: Spawn, first: tuple[Draft, ...] = ()) -> None:
         self.session_log = session_log
         self.instance = instance
-        self.turns = Turns(instance, spawn)
+        self.turns = Turns(session_log, instance.run_turn, spawn)
         self._first = first
         self._untold = [one.input for one in session_log.folds.pending if one.source == PERMISSIONS]
 
@@ -184,7 +184,7 @@ class Session:
         told = self._told_of(before, settings)
         event, *_ = self.append(Draft(settings), *told)[-1 - len(told) :]
         if patch.tools_now:
-            self.instance.thaw_tools()
+            self.instance.model.thaw_tools()
         try:
             await self.session_log.flush()
         except (LogError, anyio.get_cancelled_exc_class()):

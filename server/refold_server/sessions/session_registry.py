@@ -32,8 +32,8 @@ from refold_protocol.session.events import AbortCause, ClientInfo, Draft, Event,
 from refold_protocol.session.messages import Source
 from refold_protocol.session.session_state import NO_SETTINGS
 from refold_server.clock import epoch_ms, new_session_id
-from refold_server.loop.compaction_run import CompactionOutcome
-from refold_server.loop.compaction_trigger import compact_now
+from refold_server.compaction.compaction_run import CompactionOutcome
+from refold_server.compaction.compaction_trigger import compact_now
 from refold_server.loop.instance import Host, Instance
 from refold_server.plugins.plugin_registry import NO_PLUGINS, Plugins
 from refold_server.plugins.session_hooks import SessionHooks
@@ -277,9 +277,10 @@ async def compact_session(session: Session, wishes: str | None = None) -> Compac
     session_log, turns = session.session_log, session.turns
     failure: RefoldError | None = None
     with turns.hold():
-        place = session.instance.hooks.place(session_log.folds.work.last_turn)
+        model, hooks = session.instance.model, session.instance.hooks
+        place = hooks.place(session_log.folds.work.last_turn)
         try:
-            landed = await compact_now(session.instance, place, wishes, session.append)  # behind what an instance begins with
+            landed = await compact_now(session_log, model, hooks, place, wishes, session.append)  # after the instance's start
             await session_log.flush()
             return landed
         except RefoldError as error:

@@ -27,8 +27,8 @@ from refold_protocol.session.events import CompactionSettings, Event, LimitSetti
 from refold_protocol.session.messages import Source
 from refold_protocol.session.session_state import NO_SETTINGS, NOTHING_GRANTED, Granted, granted_step
 from refold_protocol.session.token_estimate import UNCONFIGURED, TokenMeterError
-from refold_server.compaction.compaction_plan import bounds_of
-from refold_server.loop.instance import Host
+from refold_server.compaction.compaction_decision import bounds_of
+from refold_server.requests.session_model import Models
 from refold_storage.interface import Store
 
 PERMISSIONS: Final = Source("loop", "permissions")
@@ -67,22 +67,22 @@ def patched(before: SessionSettings, patch: SettingsPatch) -> SessionSettings:
 _WIRE_NAMES = {"threshold_ratio": "thresholdRatio", "retain_tokens": "retainTokens"}
 
 
-def check_settings(host: Host, settings: SessionSettings, before: SessionSettings = NO_SETTINGS) -> None:
+def check_settings(models: Models, settings: SessionSettings, before: SessionSettings = NO_SETTINGS) -> None:
     """Raise ConfigError and ProviderError `model.unconfigured` for a model that cannot be used; where model or compaction are
     not those of `before`, ConfigError `compaction` and TokenMeterError for figures that do not go with the model's window."""
-    config = host.call_config(settings)
+    config = models.call_config(settings)
     changed = (settings.model, settings.compaction) != (before.model, before.compaction)
     if settings.compaction is None or not changed:
         return
     model = f"{config.provider}/{config.model}"
     try:
-        window = host.meter(model).profile.window
+        window = models.meter(model).profile.window
     except TokenMeterError as error:
         if error.code != UNCONFIGURED:
             raise
         return  # nobody said how large the window is: then nothing is compacted by itself
     try:
-        bounds_of(host.compaction(model, settings), window)
+        bounds_of(models.compaction(model, settings), window)
     except ConfigError as error:
         reason = error.message.removeprefix(f"{error.key}: ")
         raise ConfigError("compaction", f"{_WIRE_NAMES[error.key]} {reason} (model {model})") from None

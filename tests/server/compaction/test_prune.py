@@ -30,7 +30,7 @@ def result(seq: int, *content: ResultBlock, op: Replace | str = "append") -> Eve
 
 def cuts(*nodes: Event) -> tuple[Cut, ...]:
     derived = [derive_message(node) for node in nodes]
-    return cuts_of(nodes, [0 if one is None else METER.estimate_message(one) for one in derived], METER)
+    return cuts_of(nodes, [0 if one is None else METER.estimate_message(one) for one in derived], METER.profile)
 
 
 def test_a_result_is_large_from_a_share_of_the_window_on_and_never_below_a_floor() -> None:
@@ -127,7 +127,7 @@ def test_a_cut_tears_no_character_from_what_belongs_to_it() -> None:
 def test_what_is_read_again_takes_a_share_of_the_window_and_is_never_nothing(text: str, window: int) -> None:
     """Else the model could never read the middle of a result: what it reads would be cut again before it sees it."""
     meter = ModelTokenMeter(MeterProfile("p/m", window, Density(4.0, "script")))
-    count = readable(text, meter)
+    count = readable(text, meter.profile)
     assert min(1, len(text)) <= count <= len(text)
     if count > 1:
         assert meter.estimate_message(Message("user", text_content(text[:count]))) <= window // 8

@@ -1,0 +1,221 @@
+"""The trigger of a compaction: at a turn's pre-step by pressure, after a refusal of the provider, on request.
+
+Measures what the next request would cost and asks `compaction_decision` what to do; without a meter for the session's model
+nothing happens by itself. How a summary is asked for is `compaction_run`'s.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from refold_protocol.errors import LogError, ProviderError, RefoldError
+from refold_protocol.session.closers import partial_reply
+from refold_protocol.session.events import Draft, SessionSettings, StepEnd
+from refold_protocol.session.header import canonical_header
+from refold_protocol.session.messages import CallConfig, EpochHeader, Message, text_content
+from refold_protocol.session.token_estimate import UNCONFIGURED, TokenMeterError, estimate_header, estimate_message
+from refold_server.compaction.compaction_decision import (
+    CompactionError,
+    PlanInput,
+    WindowUsage,
+    bounds_of,
+    decide,
+    instructions,
+    planned,
+    region_of,
+    replacement,
+)
+from refold_server.compaction.compaction_run import CompactionJob, CompactionOutcome, compact
+from refold_server.plugins.hook_table import Assembled, HookContext
+from refold_server.plugins.session_hooks import SessionHooks
+from refold_server.requests.session_log import SessionLog
+from refold_server.requests.session_model import SessionModel
+
+MOST_IN_A_ROW: Final = 4
+"""So many compactions follow each other before a step goes on with what there is."""
+
+_log = logging.getLogger(__name__)
+
+
+class CompactionTrigger:
+    """The compactions of one turn. Knows what was tried in it: a compaction that failed is not tried at each step."""
+
+    def __init__(self, session_log: SessionLog, model: SessionModel, hooks: SessionHooks) -> None:
+        self._session_log = session_log
+        self._model = model
+        self._hooks = hooks
+        self._failed = False
+        self._overflowed: str | None = None
+
+    async def compact_if_needed(self, place: HookContext, offered: Assembled, prefix: tuple[Message, ...]) -> None:
+        """Compact the history while the next request, with what is offered beside it, would reach the threshold. Raises
+        LogError alone: a history that could not be compacted is sent whole."""
+        for _ in range(MOST_IN_A_ROW):
+            try:
+                if self._failed or not await self._compacted(place, offered, prefix):
+                    return
+            except LogError:
+                raise
+            except RefoldError as error:
+                self._failed = True
+                _log.warning("session %s: it was not compacted: %s", place.session, error.message)
+
+    async def after_overflow(self, place: HookContext, error: ProviderError) -> None:
+        """End a step whose request did not fit, and compact the history once. Raises the error that ends the turn where that
+        does not help, with the numbers; LogError."""
+        if self._overflowed is not None or partial_reply(self._session_log.folds.work) is not None:
+            raise _overflow(error, self._overflowed)
+        try:
+            usage = await window_usage(self._session_log, self._model, named=True)
+            if usage is not None and usage.policy.auto:
+                self._overflowed = await self._after_refusal(place, replace(usage, refused=True))
+        except LogError:
+            raise
+        except RefoldError as failure:  # also a summary's own overflow: the figures to be told are those of the step's request
+            raise _overflow(error, f"No room could be made in the history: {failure.message}") from failure
+        if self._overflowed is None:
+            raise _overflow(error, None)
+
+    async def _after_refusal(self, place: HookContext, usage: WindowUsage) -> str:
+        """End the step, compact once, and give what will be said if that was not enough."""
+        job = _job(self._session_log, self._model, usage, "overflow", usage.bounds.retain)
+        decision = decide(usage, job.given)
+        if decision.plan is None and not decision.cuts:
+            raise CompactionError("there is nothing in it that could be summed up or cut.")
+        self._session_log.append(Draft(StepEnd(place.turn, place.step, "overflow")), *(cut.draft for cut in decision.cuts))
+        if decision.plan is None:
+            saved = sum(cut.saved for cut in decision.cuts)
+            return f"Tool results were cut once in this turn ({saved:,} tokens by estimate), and it still does not fit."
+        landed = await compact(self._session_log, self._model, self._hooks, place, job, decision.plan)
+        saved = f"{landed.shadowed:,} tokens of it became {landed.tokens:,} by estimate"
+        return f"The history was compacted once in this turn ({saved}), and it still does not fit."
+
+    async def _compacted(self, place: HookContext, offered: Assembled, prefix: tuple[Message, ...]) -> bool:
+        """Compact once if the threshold is reached; tell whether anything was done. After cuts all is measured anew."""
+        config = self._model.next_config()
+        tools = self._model.next_tools(offered.tools, config)
+        header = EpochHeader(config, offered.system, tools, prefix)
+        usage = await window_usage(self._session_log, self._model, header)
+        if usage is None or not usage.policy.auto or not usage.is_due:
+            return False
+        job = _job(self._session_log, self._model, usage, "pressure", usage.bounds.retain)
+        decision = decide(usage, job.given)
+        if decision.cuts:
+            self._session_log.append(*(cut.draft for cut in decision.cuts))
+        elif decision.plan is not None:
+            await compact(self._session_log, self._model, self._hooks, place, job, decision.plan)
+        return bool(decision.cuts) or decision.plan is not None
+
+
+async def compact_now(
+    session_log: SessionLog,
+    model: SessionModel,
+    hooks: SessionHooks,
+    place: HookContext,
+    wishes: str | None,
+    begin: Callable[[], object],
+) -> CompactionOutcome:
+    """Compact all of the history, because somebody asked for it; `begin` is called once it is known that there is something
+    to do, before anything is recorded. Raises TokenMeterError, CompactionError, ProviderError with the history unchanged,
+    LogError."""
+    request_state = session_log.folds.request_state
+    nothing = request_state.header is None and not request_state.surface.nodes
+    usage = None if nothing else await window_usage(session_log, model, named=True)
+    if usage is None:
+        raise CompactionError("Nothing was said in this session yet, so there is nothing to sum up.")
+    job = _job(session_log, model, usage, "user", 0, wishes)
+    plan = planned(job.given, 0)
+    if plan is None:
+        raise CompactionError(_why_no_plan(job.given))
+    begin()
+    return await compact(session_log, model, hooks, place, job, plan)
+
+
+async def window_usage(
+    session_log: SessionLog, model: SessionModel, live: EpochHeader | None = None, *, named: bool = False
+) -> WindowUsage | None:
+    """Measure what the next request would cost with the header `live`, None: the recorded one. None, unless `named`, for a
+    model without a meter. Raises TokenMeterError, ConfigError, ProviderError `model.unconfigured`."""
+    config = model.next_config()
+    name = f"{config.provider}/{config.model}"
+    try:
+        meter = model.models.meter(name)
+    except TokenMeterError as error:
+        if named or error.code != UNCONFIGURED:
+            raise
+        return None
+    await meter.catch_up(session_log)
+    recorded = session_log.folds.request_state.header or EpochHeader(config)
+    wanted = replace(recorded, config=config) if live is None else live
+    policy = model.models.compaction(name, session_log.folds.settings)
+    pressure = meter.measure(session_log, canonical_header(wanted))
+    return WindowUsage(meter.profile, policy, bounds_of(policy, meter.profile.window), pressure)
+
+
+def _job(
+    session_log: SessionLog, model: SessionModel, usage: WindowUsage, trigger: str, retain: int, wishes: str | None = None
+) -> CompactionJob:
+    """Give what a compaction is to do, and what its plan is made from."""
+    density, request_state = usage.profile.density, session_log.folds.request_state
+    config = _summary_config(session_log, model, usage)
+    header = replace(request_state.header or EpochHeader(config), config=config)  # the call's: a live one may differ in size
+    prices = model.models.meter(usage.profile.model).measure_surface(session_log).nodes
+    given = PlanInput(
+        request_state.surface.nodes,
+        tuple(node.tokens for node in prices),
+        estimate_header(canonical_header(header), density)
+        + estimate_message(Message("user", text_content(instructions(wishes))), density),
+        estimate_message(Message("user", text_content(replacement(""))), density),
+        _window(model, usage, config),
+        min(usage.policy.summary_max_tokens, config.max_tokens or usage.policy.summary_max_tokens),
+        usage.scale,
+    )
+    config = replace(config, max_tokens=None, stop=None)  # a text that ends replies may stand in a summary
+    return CompactionJob(trigger, instructions(wishes), config, usage, given, retain)
+
+
+def _summary_config(session_log: SessionLog, model: SessionModel, usage: WindowUsage) -> CallConfig:
+    """Give the call config of who sums up: a model that the settings name, else the one that was asked last, else, where its
+    provider is not configured any more, the one that is asked next."""
+    if usage.policy.summary_model:
+        return model.models.call_config(SessionSettings(usage.policy.summary_model))
+    header = session_log.folds.request_state.header
+    if header is None:
+        return model.next_config()
+    try:
+        model.models.provider(header.config.provider)
+    except ProviderError:  # it is gone from the configuration; its cache is of no use any more
+        return model.next_config()
+    return header.config
+
+
+def _window(model: SessionModel, usage: WindowUsage, config: CallConfig) -> int:
+    """Give the window of who sums up; of a model without a meter it is taken to be the session's."""
+    try:
+        return model.models.meter(f"{config.provider}/{config.model}").profile.window
+    except TokenMeterError:
+        return usage.bounds.window
+
+
+def _why_no_plan(given: PlanInput) -> str:
+    """Say why nothing could be planned: there is nothing, or the request for a summary would not fit."""
+    region = region_of(given.nodes, given.prices, 0)
+    if region is None or region.tokens <= given.frame:
+        return "There is nothing in this session's history that could be summed up."
+    overhead = int(given.overhead * given.scale)
+    return (
+        f"The request for a summary would not fit: beside the history it takes about {overhead:,} of the "
+        f"{given.window:,} tokens of the window, and the first messages do not fit into the rest."
+    )
+
+
+def _overflow(error: ProviderError, what: str | None) -> ProviderError:
+    """Give the error with which a turn ends whose request does not fit."""
+    message = error.message if what is None else f"{error.message} {what}"
+    return ProviderError(
+        error.error_kind, message, status=error.status, retry_after_ms=error.retry_after_ms, request_id=error.request_id
+    )
