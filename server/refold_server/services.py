@@ -1,10 +1,8 @@
-"""Owns what a loop instance finds around it: call configs, providers and tools, as the configuration says.
+"""What all sessions of a process share, and what each finds around it: call configs, providers, tools, plugins, the store.
 
 Providers are opened once per process and shared by its sessions; a workspace belongs to one session. The tool `read_skill`
 is offered where there is a skill to read when an instance offers tools first, `read_result` where a result was shortened, and
 neither to a session that would pay for nothing.
-
-Owns the opening of the configured store. Its ids and its clock are the daemon's.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ class Services:
         self.registry = offered(config, loaded)
         self.meters = Meters(config)
         self.plugins: Plugins = built_in(config.prefix, PrefixSources(lambda: self.shelf, buffers)).then(loaded)
-        """What takes part at the seams of every session: what comes with refold first."""
+        """What takes part at the hooks of every session: what comes with refold first."""
         self.watch = Watch(loaded)
         self._providers: dict[str, Provider] = {}
         self._readable = ExitStack()
@@ -105,7 +103,7 @@ async def load_services(config: Config, buffers: OpenBuffers = NO_BUFFERS, aside
 
 
 def offered(config: Config, loaded: Plugins) -> ToolTable:
-    """Give the tools that models are told of. Raises ConfigError for one that is enabled and not there."""
+    """Give the tools that are offered to models. Raises ConfigError for one that is enabled and not there."""
     written = config.tools.enabled_written
     try:
         return offered_tools((one.tool for one in loaded.tools), config.tools.enabled)
@@ -168,7 +166,7 @@ class SessionServices:
         return found is None or found.read_only
 
     def permission_mode(self, settings: SessionSettings) -> Mode:
-        """Tell what becomes of calls that change something."""
+        """Tell whether calls that change something run, do not run, or are asked about."""
         return permission_mode(self._shared.config, settings)
 
     def approval_limit_s(self) -> float:

@@ -1,4 +1,4 @@
-"""Owns the questions of one session whether a call may run: asked, answered, out of time. Each is a recorded fact.
+"""The questions of one session whether a call may run: asked, answered, out of time. Each is a recorded fact.
 
 A question is durable before anybody is asked, its answer before anything runs (fail closed). The first valid answer wins.
 Must not know who answers: clients and terminals watch, and call `answer`. What stands open when a turn is cancelled is
@@ -46,7 +46,7 @@ class Verdict(Struct, frozen=True, gc=False):
 
 
 Watcher: TypeAlias = Callable[[Question], None]
-"""Told of each new question, and of one that is not open any more; must not raise."""
+"""Called with each new question, and with one that is not open any more; must not raise."""
 
 
 class _Waiting(Struct):
@@ -98,7 +98,7 @@ class Approvals:
         return await self._ask(Question(approval, call, subject, anyio.current_time() + limit_s), asked, limit_s)
 
     def answer(self, approval: ApprovalId, outcome: Outcome, scope: Scope, by: Source) -> int:
-        """Settle a question; give the seq of the record, which the caller flushes before telling. Raises
+        """Settle a question; give the seq of the record, which the caller flushes before it answers. Raises
         ApprovalSettledError for one that is not open."""
         waiting = self._open.get(approval)
         if waiting is None or waiting.decided is not None:
@@ -108,7 +108,7 @@ class Approvals:
         waiting.decided = decided
         waiting.settled.set()
         if waiting.durable:
-            self._tell(self._settled, waiting.question)
+            self._notify(self._settled, waiting.question)
         return event.seq
 
     def deny_all(self, by: Source) -> None:
@@ -132,12 +132,12 @@ class Approvals:
         finally:
             del self._open[question.id]
             if waiting.durable and waiting.decided is None:  # the turn was cancelled; its end records that
-                self._tell(self._settled, question)
+                self._notify(self._settled, question)
         await self._log.flush()  # fail closed: a permission that is not durable lets nothing run
         return self._verdict(waiting.decided, question.call, limit_s)
 
     async def _answered(self, waiting: _Waiting, limit_s: float) -> None:
-        self._tell(self._asked, waiting.question)
+        self._notify(self._asked, waiting.question)
         with anyio.move_on_after(limit_s):
             await waiting.settled.wait()
         if waiting.decided is None:
@@ -152,6 +152,6 @@ class Approvals:
             return Verdict(False, f"Nobody could be asked whether {call.name} may run, so it did not.")
         return Verdict(False, f"The user did not allow this call of {call.name}. It did not run.")
 
-    def _tell(self, watchers: list[Watcher], question: Question) -> None:
+    def _notify(self, watchers: list[Watcher], question: Question) -> None:
         for watcher in tuple(watchers):
             watcher(question)

@@ -1,4 +1,4 @@
-"""One turn: from `turn/start` to a durable `turn/end`, whatever happens in between, and the ways to tell it to stop.
+"""One turn: from `turn/start` to a durable `turn/end`, whatever happens in between, and the switch that stops it.
 
 The end of a turn runs shielded from the cancellation that caused it. It leaves nothing open: a partial reply is kept,
 calls that did not run are answered, the step and the turn are closed in one batch.
@@ -82,7 +82,7 @@ async def run_turn(
             reason = blocker or await _steps(session_log, model, tools, hooks, control, turn)
         if control.scope.cancelled_caught:
             reason = aborted(control.cause or AbortCause("disposed"))
-    except LogError as error:  # the log is the turn's ground: end it, and tell the caller after the end was tried
+    except LogError as error:  # no turn goes on without its log: end it, and raise after the end was tried
         trouble, reason = error, failed(TurnError(error.error_kind, error.message, session_log.folds.work.step))
     except RefoldError as error:
         reason = failed(_turn_error(error, session_log.folds.work.step))

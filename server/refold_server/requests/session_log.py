@@ -1,16 +1,9 @@
-"""The loading of a session's state from its stored log, through a handle and in slices. Keeps nothing.
+"""The log of one session as its single writer sees it: its state, appending, the inputs that wait, earlier results.
 
-Owns the writing of one session's log: the single object that appends, with the folds that decide what it may append.
-
-The loop, injections, titles and the resumer ask the ledger. A batch is folded before it is accepted, so an event that the
-log's grammar forbids never enters it. Must not know of connections, clients or providers.
-
-Owns the inputs that wait while a turn runs: which may join it, and as what.
-
-An input belongs to the instance that accepted it, which is to say: it stands behind the place at which the log was opened.
-What an earlier instance left behind is only offered. An input joins once it is durable, because only then was it answered.
-
-Owns reading earlier tool results back out of a session's log, for the tool that gives what was cut out of them.
+A batch is sealed, folded and only then accepted, so an event that the log's grammar forbids never enters it. An input belongs
+to the instance that accepted it: its seq comes after the place at which the log was opened. Inputs of earlier instances are
+only offered. An input joins once it is durable, because only then was it answered. Must not know of connections, clients or
+providers.
 """
 
 from __future__ import annotations
@@ -193,7 +186,7 @@ _INDEXED: Final = frozenset((TurnStart, InputAccepted, InputSettled, InstanceSta
 
 
 def is_seed(parent: Parent | None, work: TurnState) -> bool:
-    """Tell whether a log with this fold is a fork's seed: what it inherited, closers at most behind it, no instance."""
+    """Tell whether a log with this fold is a fork's seed: what it inherited, closers at most after it, no instance."""
     return parent is not None and work.began <= parent.at
 
 

@@ -1,15 +1,8 @@
-"""Owns what changes of a session's settings are, and the words in which a model is told of another permission mode.
+"""The settings of a session: what a patch makes of them, their check before they are recorded, and what a log lets run unasked.
 
-Pure. The session records both; a change of permissions is told as context and never edits the system text.
-
-Owns the check of a session's settings before they are recorded: a value that cannot hold is refused with its reason.
-
-Changes nothing. Settings that stand in a log already are not checked again: what has become wrong there is told when it
-matters.
-
-Owns finding out what a log lets run without a question: what somebody allowed for its session, and the mode it was set to.
-
-It holds for whoever goes on with the session, also where the log came from another machine, so it is told there.
+Settings that stand in a log already are not checked again: what has become wrong there is reported when it matters. What
+somebody allowed for a session, and the mode it was set to, hold for whoever goes on with it, also where the log came from
+another machine. A change of permissions reaches the model as context and never edits the system text.
 """
 
 from __future__ import annotations
@@ -32,14 +25,14 @@ from refold_server.requests.session_model import Models
 from refold_storage.interface import Store
 
 PERMISSIONS: Final = Source("loop", "permissions")
-"""Who tells the model of a permission mode."""
+"""The source of the notice that tells the model of a permission mode."""
 
 PERMISSIONS_NOW: Final = {
     "ask": "Permissions changed: from now on the user is asked before a tool changes something.",
     "allow": "Permissions changed: from now on tools that change something run without the user being asked.",
     "deny": "Permissions changed: from now on tools that change something do not run.",
 }
-"""What the model is told, by mode."""
+"""The notice, by mode."""
 
 
 class SettingsPatch(Struct, frozen=True, gc=False):

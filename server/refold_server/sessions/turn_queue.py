@@ -85,7 +85,7 @@ class Turns:
         finally:
             self._held = None
             self.run_next()
-            self.tell()
+            self.notify()
 
     def refuse_busy(self) -> None:
         """Raise SessionBusyError while a turn runs, the history is changed, or the session is on its way out."""
@@ -113,9 +113,9 @@ class Turns:
     def free(self) -> None:
         """Say that the reserved turn is over, or never began."""
         self.running = self.input = None
-        self.tell()
+        self.notify()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake whoever waits for a change, and call those who watch."""
         self._wake()
         for watcher in tuple(self._watchers):
@@ -128,9 +128,9 @@ class Turns:
         return lambda: self._watchers.remove(watcher)
 
     def close(self) -> None:
-        """Say that the session is closed: nothing that waits begins here any more, and whoever waits for it is told."""
+        """Say that the session is closed: nothing that waits begins here any more, and whoever waits for it is woken."""
         self.closing = self.closed = True
-        self.tell()
+        self.notify()
 
     def run(self, given: PendingInput) -> None:
         """Run the reserved turn with `given`, in a task of its own; queued inputs follow it."""
@@ -140,21 +140,21 @@ class Turns:
         async def drive() -> None:
             try:
                 await self._run_turn(given, control)
-            except LogError as error:  # the turn could not be ended on disk: whoever waits for it is told
+            except LogError as error:  # the turn could not be ended on disk: whoever waits for it gets the error
                 _log.error("session %s: %s", self._log.handle.id, error.message)
                 self._trouble = error
             except asyncio.CancelledError:  # of this task, and not of the daemon: else all sessions would go with it
                 if anyio.current_effective_deadline() == -inf:
                     raise
                 _log.error("session %s: a plugin cancelled the task of turn %s", self._log.handle.id, self.running)
-            except Exception as error:  # noqa: BLE001 - a bug at a turn's end: told likewise, and other sessions go on
+            except Exception as error:  # noqa: BLE001 - a bug at a turn's end: reported likewise, and other sessions go on
                 _log.exception("session %s: the end of turn %s failed", self._log.handle.id, self.running)
                 self._trouble = InvariantError(f"A bug in refold kept the turn from ending: {error!r}")
             finally:
                 self.running = self.input = None
                 self._forgive()
                 self.run_next()
-                self.tell()
+                self.notify()
 
         self._spawn(drive)
 
@@ -182,8 +182,8 @@ class Turns:
         over = bisect_left(turns, seq, key=end)
         return turns[over] if over < len(turns) else None
 
-    def told(self, seq: int, given: InputAccepted) -> int | None:
-        """Give the turn that whoever sent the input of event `seq` was told: the one that steering was to join or a prompt
+    def answered(self, seq: int, given: InputAccepted) -> int | None:
+        """Give the turn that the answer to the input of event `seq` named: the one that steering was to join or a prompt
         started at once, None for a prompt that was queued."""
         ran, started = self.at(seq), self._log.turn_of_input(given.input)
         if given.mode == "steer":
@@ -267,8 +267,8 @@ class Turns:
     def _made_durable(self, durable: int) -> None:
         del durable
         if self._trouble is not None and self.running is None and self._forgive():
-            self.run_next()  # what was queued behind the turn that could not be kept runs after all
-            self.tell()
+            self.run_next()  # what was queued after the turn that could not be kept runs after all
+            self.notify()
 
     def _forgive(self) -> bool:
         """Forget the trouble of the last turn once its end is on disk; tell whether it was forgotten."""
