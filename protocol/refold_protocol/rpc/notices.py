@@ -38,7 +38,8 @@ class SessionsChangedNotice(Struct, frozen=True, gc=False):
 
 class SessionTroubleNotice(Struct, frozen=True, gc=False, omit_defaults=True):
     """`session/trouble`: the log of a session cannot be written, or can again, or a subscription cannot go on. It is about
-    the log and not in it.
+    the log and not in it. Also, once, that nobody stated the window of the session's model (`model.unconfigured`): then nothing
+    of the session is metered or compacted.
 
     `kind` is an error kind, or `cleared` when a later commit succeeded; `durable` the seq of the last durable event (−1 for
     a session that is not there any more); `subscription` names the one that ends with this, where one does.

@@ -13,12 +13,14 @@ from msgspec import Struct
 
 from refold_protocol.dialects.dialect import BodyEncoder
 from refold_protocol.dialects.dialect_table import dialect_named
+from refold_protocol.errors import RefoldError
 from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.event_data import EncoderId
 from refold_protocol.session.events import SessionSettings
 from refold_protocol.session.header import canonical_header
 from refold_protocol.session.messages import CallConfig, EpochHeader, Message, ToolSchema
 from refold_protocol.session.request import Request, RequestDigest, request_sha256
+from refold_protocol.session.token_estimate import UNCONFIGURED, TokenMeterError
 from refold_server.config import CompactionConfig
 from refold_server.plugins.session_hooks import Composition
 from refold_server.providers.provider_registry import Provider
@@ -118,6 +120,18 @@ class SessionModel:
         """Give the meter of the next request's model. Raises TokenMeterError, ConfigError, ProviderError."""
         config = self.next_config()
         return self.models.meter(f"{config.provider}/{config.model}")
+
+    def unmetered(self) -> str | None:
+        """Say that nobody stated the window of the next request's model, so that nothing of this session is metered or
+        compacted, and what to set. None for a model with a meter, and for one that cannot be asked at all."""
+        try:
+            self.meter()
+        except TokenMeterError as error:
+            if error.code == UNCONFIGURED:
+                return f"{error.message}. Until then this session is not metered, and its history is never compacted."
+        except RefoldError:  # whoever asks the model reports what is wrong with it
+            pass
+        return None
 
     def freeze_tools(self, offered: tuple[ToolSchema, ...], config: CallConfig) -> tuple[ToolSchema, ...]:
         """Decide the tools of this opening, by its first request and again where the history is paid anew anyway: with

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import anyio
 
 from refold_protocol.errors import (
+    InputPendingError,
     InputUnknownError,
     InvariantError,
     LogError,
@@ -186,6 +187,8 @@ class Turns:
         """Give the turn that the answer to the input of event `seq` named: the one that steering was to join or a prompt
         started at once, None for a prompt that was queued."""
         ran, started = self.at(seq), self._log.turn_of_input(given.input)
+        if self._is_left_over(given.input):  # also one whose turn was cut off before it joined the history
+            return None
         if given.mode == "steer":
             return ran or self.running
         if ran is None:  # its turn is about to begin
@@ -206,8 +209,9 @@ class Turns:
             await self._changed.wait()
 
     async def wait_input(self, given: InputId) -> Event:
-        """Wait for the end of the turn that an input starts. Raises InputUnknownError, as soon as it will start none, and
-        SessionReadOnlyError when the session is closed while it waits."""
+        """Wait for the end of the turn that an input starts. Raises InputUnknownError, as soon as it will start none,
+        InputPendingError for one that an earlier process left, and SessionReadOnlyError when the session is closed while it
+        waits."""
         while True:
             turn = self._log.turn_of_input(given)
             waits = any(one.input == given for one in self._log.folds.pending)
@@ -219,6 +223,12 @@ class Turns:
                 session = self._log.handle.id
                 message = f"session {session} was closed here before input {given} started its turn"
                 raise SessionReadOnlyError(message, session=session)
+            if self._is_left_over(given):
+                raise InputPendingError(
+                    f"input {given} waits since an earlier process ended before it ran; turn/start with this input runs it, "
+                    "input/withdraw takes it back",
+                    input=given,
+                )
             await self._changed.wait()
 
     async def interrupt(self, turn: int, cause: AbortCause) -> TurnEndReason | None:
@@ -248,6 +258,11 @@ class Turns:
         if self.running is not None:
             self._control.interrupt(cause)
         await self._idle()
+
+    def _is_left_over(self, given: InputId) -> bool:
+        """Tell whether an input waits since an earlier instance, and nobody started it in this one."""
+        opened_at = self._log.opened_at
+        return given != self.input and any(one.input == given and one.seq <= opened_at for one in self._log.folds.pending)
 
     def _compacted_first(self, seq: int) -> bool:
         """Tell whether the history was compacted between an input and its turn, so that it was queued."""

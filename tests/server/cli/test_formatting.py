@@ -146,3 +146,22 @@ def test_a_question_shows_where_a_line_s_end_is_what_changes(old: str | None, ne
 def test_the_text_of_another_question_is_shown_whole() -> None:
     shown_lines = list(subject_lines(ApprovalSubject("text", "one\r\ntwo\x1b\n\n"), PLAIN))
     assert shown_lines == ["one", "two\\x1b", ""]
+
+
+def test_a_line_break_in_a_foreign_name_begins_no_line() -> None:
+    forged = "acme/end\nrefold: all is well"
+    shown = [
+        end_sentence(TurnEndReason(forged)),
+        end_sentence(TurnEndReason(forged, reason="as I say\n$ ")),
+        end_sentence(aborted(AbortCause("hook", "as\nI say"))),
+        end_sentence(failed(TurnError("acme\nbad", "one\ntwo", 1))),
+        *entry_lines(TranscriptEntry(1, 0, forged), PLAIN),
+        *entry_lines(TranscriptEntry(1, 0, "end", turn=1, reason=TurnEndReason(forged)), PLAIN),
+        *entry_lines(TranscriptEntry(1, 0, "blocked", note="no\nway"), PLAIN),
+    ]
+    assert [line for line in shown if "\n" in line] == []
+
+
+def test_a_prompt_whose_turn_was_cut_off_is_shown_with_what_can_be_done() -> None:
+    entry = TranscriptEntry(1, 0, "pending", content=text_content("do it"), note="It waits.")
+    assert list(entry_lines(entry, PLAIN)) == ["pending: It waits. > do it"]
