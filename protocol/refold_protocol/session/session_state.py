@@ -209,7 +209,8 @@ _OF_GRANTS: Final = frozenset((ApprovalAsked, ApprovalDecided, InstanceStart))
 class Status(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     """`status` is `idle`, `running`, `waiting` (for an approval), `compacting` or `broken` (its log cannot be written).
 
-    `turn` and `step` are the open ones. Calls and approvals are in the order in which they were asked for.
+    `turn` and `step` are the open ones. Calls and approvals are in the order in which they were asked for. `unmetered`: the
+    session is open for writing and nobody stated the window of its model, so it is not metered and never compacted.
     """
 
     status: str
@@ -217,6 +218,7 @@ class Status(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     step: int | None = None
     open_calls: tuple[CallId, ...] = ()
     open_approvals: tuple[ApprovalId, ...] = ()
+    unmetered: bool = False
 
 
 def status_of(work: TurnState) -> Status:
