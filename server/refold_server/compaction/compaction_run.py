@@ -40,6 +40,7 @@ from refold_server.compaction.compaction_decision import (
     ranges_of,
     replacement,
 )
+from refold_server.compaction.summary_substance import check_substance, last_prompt
 from refold_server.plugins.hook_table import HookContext, Summarising, Summary
 from refold_server.plugins.session_hooks import SessionHooks
 from refold_server.requests.model_call import ask_model, while_durable
@@ -150,6 +151,7 @@ def _land(session_log: SessionLog, job: CompactionJob, plan: Plan, summary: Summ
     content = text_content(replacement(summary.text))
     price = estimate_message(Message("user", content), job.usage.profile.density)
     check_shrinks(price, region.tokens)
+    check_substance(summary.text, job.instructions, last_prompt(region_nodes(asked)))
     seqs = [node.seq for node in region_nodes(asked)]
     ranges = ranges_of(seqs)
     said = session_log.handle.tail + 1

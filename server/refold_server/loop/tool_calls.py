@@ -70,6 +70,7 @@ class ToolCalls:
         self._host = host
         self._hooks = hooks
         self._approvals = approvals
+        self._begun: set[CallId] = set()
 
     async def offered(self) -> tuple[ToolSchema, ...]:
         """Give the tools that are there now. What an earlier request offered besides is added where a list is decided: else
@@ -94,8 +95,9 @@ class ToolCalls:
                 Draft(ToolCall(turn, step, call.id, call.name, call.arguments)),
                 _aborted_result(turn, step, call, _UNSTARTED, "ABORTED_BEFORE_DISPATCH"),
             ]
-        if call.approval not in (None, "allowed"):
-            return [_aborted_result(turn, step, call, _UNASKED, "ABORTED_BEFORE_DISPATCH")]
+        if call.id not in self._begun:  # it was worked out, or somebody was asked, and nothing ran yet
+            text = _UNSTARTED if call.approval in (None, "allowed") else _UNASKED
+            return [_aborted_result(turn, step, call, text, "ABORTED_BEFORE_DISPATCH")]
         text = _UNREAD if self._host.is_read_only(call.name) else _UNKNOWN
         return [_aborted_result(turn, step, call, text, "TOOL_OUTCOME_UNKNOWN")]
 
@@ -167,10 +169,14 @@ class ToolCalls:
             return proposed
         self._log.refuse_stalled()
         if proposed is None:
+            self._begun.add(call.id)
             return await hooks.execute(call, lambda: host.run_tool(call.id, call.name, call.arguments))
         mode = host.permission_mode(self._log.folds.settings)
         verdict = await self._approvals.verdict(call, proposed.subject, mode, host.approval_limit_s())
-        return await hooks.execute(call, proposed.run) if verdict.allowed else _denied(verdict.reason)
+        if not verdict.allowed:
+            return _denied(verdict.reason)
+        self._begun.add(call.id)
+        return await hooks.execute(call, proposed.run)
 
 
 def _aborted_result(turn: int, step: int, call: OpenCall, text: str, code: str) -> Draft:
