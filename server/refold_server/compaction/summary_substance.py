@@ -21,11 +21,12 @@ _MOST_REPEATED: Final = 200
 
 _COMMON: Final = frozenset(
     _WORD.findall(
-        "a an and any are as at be been but by can could did do does for from had has have he her here hers him his i "
-        "if in into is it its just let like m may me might more my no not of ok okay on or our please re s sees she should so some "
-        "sorry such t than that the their them then there these they this those to unable up us ve very was we were what when where which "
-        "who why will with would yes you your assist help assistant conversation following history model session summary "
-        "summarise summarize summarised summarized text cannot unfortunately certainly sure next steps"
+        "a an and any are as at be been but by can could did do does for from had has have he her here hers him "
+        "his i if in into is it its just let like m may me might more my no not of ok okay on or our please re s "
+        "sees she should so some sorry such t than that the their them then there these they this those to unable "
+        "up us ve very was we were what when where which who why will with would yes you your assist help "
+        "assistant conversation following history model session summary summarise summarize summarised summarized "
+        "text cannot unfortunately certainly sure next steps"
     )
 )
 """Words that say nothing by themselves."""
