@@ -20,7 +20,7 @@ from refold_protocol.session.messages import Source
 from refold_protocol.session.meter import Pressure
 from refold_protocol.session.surface import calls_of
 from refold_protocol.session.token_estimate import MeterProfile
-from refold_server.compaction.result_cuts import Cut, before_tail, cuts_of
+from refold_server.compaction.result_cuts import Cut, before_tail, cuts_of, message_cuts
 from refold_server.config import CompactionConfig
 
 COMPACTION = Source("loop", "compaction")
@@ -236,11 +236,20 @@ def decide(usage: WindowUsage, given: PlanInput) -> Decision:
         return Decision(cuts)
     plan = _worthwhile(usage, given)
     if plan is None:  # below the hard threshold, what the model has not read yet would be cut from every result
-        return Decision(_cuts_in(usage, given, 0, len(given.nodes)) if usage.is_urgent else ())
+        return Decision(last_cuts(usage, given) if usage.is_urgent else ())
     if usage.tokens - _news(usage, given, plan) < usage.bounds.hard_threshold:
         return Decision((), plan)
     cuts = _cuts_in(usage, given, plan.region.count, len(given.nodes))
     return Decision(cuts, None if _is_enough(usage, cuts) else plan)
+
+
+def last_cuts(usage: WindowUsage, given: PlanInput) -> tuple[Cut, ...]:
+    """Give everything that can be cut where nothing can be summed up: a message that takes the window by itself must not make a
+    session useless."""
+    return (
+        *_cuts_in(usage, given, 0, len(given.nodes)),
+        *message_cuts(given.nodes, given.prices, usage.profile),
+    )
 
 
 def _worthwhile(usage: WindowUsage, given: PlanInput) -> Plan | None:

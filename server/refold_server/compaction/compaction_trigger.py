@@ -16,7 +16,7 @@ from refold_protocol.errors import LogError, ProviderError, RefoldError
 from refold_protocol.session.closers import partial_reply
 from refold_protocol.session.events import Draft, SessionSettings, StepEnd
 from refold_protocol.session.header import canonical_header
-from refold_protocol.session.messages import CallConfig, EpochHeader, Message, text_content
+from refold_protocol.session.messages import CallConfig, EpochHeader, InputBlock, Message, text_content
 from refold_protocol.session.token_estimate import UNCONFIGURED, TokenMeterError, estimate_header, estimate_message
 from refold_server.compaction.compaction_decision import (
     CompactionError,
@@ -25,6 +25,7 @@ from refold_server.compaction.compaction_decision import (
     bounds_of,
     decide,
     instructions,
+    last_cuts,
     planned,
     region_of,
     replacement,
@@ -37,6 +38,9 @@ from refold_server.requests.session_model import SessionModel
 
 MOST_IN_A_ROW: Final = 4
 """So many compactions follow each other before a step goes on with what there is."""
+
+_SURELY: Final = 1.25
+"""Estimates may be a fifth too high: what is larger than so many windows does not fit for sure."""
 
 _log = logging.getLogger(__name__)
 
@@ -90,7 +94,14 @@ class CompactionTrigger:
         if decision.plan is None:
             saved = sum(cut.saved for cut in decision.cuts)
             return f"Tool results were cut once in this turn ({saved:,} tokens by estimate), and it still does not fit."
-        landed = await compact(self._session_log, self._model, self._hooks, place, job, decision.plan)
+        try:
+            landed = await compact(self._session_log, self._model, self._hooks, place, job, decision.plan)
+        except ProviderError as failure:
+            cuts = last_cuts(usage, job.given) if failure.error_kind == "provider.contextOverflow" else ()
+            if not cuts or decision.cuts:
+                raise
+            self._session_log.append(*(cut.draft for cut in cuts))
+            return "What is too large for a summary was cut once in this turn, and it still does not fit."
         saved = f"{landed.shadowed:,} tokens of it became {landed.tokens:,} by estimate"
         return f"The history was compacted once in this turn ({saved}), and it still does not fit."
 
@@ -133,6 +144,27 @@ async def compact_now(
         raise CompactionError(_why_no_plan(job.given))
     begin()
     return await compact(session_log, model, hooks, place, job, plan)
+
+
+def why_too_large(session_log: SessionLog, model: SessionModel, content: tuple[InputBlock, ...]) -> str | None:
+    """Say why a prompt can never be answered: it is larger than the window by itself, with what stands before the history. None
+    for one that may fit, and for a model without a meter."""
+    try:
+        config = model.next_config()
+        profile = model.models.meter(f"{config.provider}/{config.model}").profile
+    except RefoldError:  # the first step reports what is wrong with the model
+        return None
+    recorded = session_log.folds.request_state.header if model.anchored else None  # that of an earlier opening may be larger
+    header = recorded or EpochHeader(config, model.system, None, model.prefix)
+    before = estimate_header(canonical_header(header), profile.density)
+    price = estimate_message(Message("user", content), profile.density)
+    if before + price <= profile.window * _SURELY:
+        return None
+    return (
+        f"The prompt does not fit: it takes about {price:,} tokens, what stands before the history about {before:,}, and the "
+        f"window of {profile.model} has {profile.window:,}. Nothing was sent, and the history is what it was. Shorten the "
+        "prompt, put the text into a file that can be read in parts, or choose a model with a larger window."
+    )
 
 
 async def window_usage(

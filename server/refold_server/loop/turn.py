@@ -28,7 +28,7 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.messages import Source
 from refold_protocol.session.session_state import PendingInput
-from refold_server.compaction.compaction_trigger import CompactionTrigger
+from refold_server.compaction.compaction_trigger import CompactionTrigger, why_too_large
 from refold_server.loop.step import StepDone, run_step
 from refold_server.loop.tool_calls import ToolCalls
 from refold_server.plugins.hook_table import Stop
@@ -78,7 +78,7 @@ async def run_turn(
     reason = aborted(AbortCause("disposed"))
     try:
         with control.scope:
-            blocker = await _join(session_log, hooks, given, turn)
+            blocker = await _join(session_log, model, hooks, given, turn)
             reason = blocker or await _steps(session_log, model, tools, hooks, control, turn)
         if control.scope.cancelled_caught:
             reason = aborted(control.cause or AbortCause("disposed"))
@@ -100,12 +100,17 @@ async def run_turn(
     return reason
 
 
-async def _join(session_log: SessionLog, hooks: SessionHooks, given: PendingInput, turn: int) -> TurnEndReason | None:
-    """Let a prompt join the history. Gives how the turn ends where a hook blocked it."""
+async def _join(
+    session_log: SessionLog, model: SessionModel, hooks: SessionHooks, given: PendingInput, turn: int
+) -> TurnEndReason | None:
+    """Let a prompt join the history. Gives how the turn ends where a hook blocked it, or it is larger than the window."""
     submitted = await hooks.prompt_submit(hooks.place(turn), given.content, given.source)
-    if submitted.blocked is not None:
-        session_log.append(Draft(InputSettled(given.input, "blocked", submitted.blocked)))
-        return blocked(submitted.blocked)
+    reason = submitted.blocked
+    if reason is None:
+        reason = why_too_large(session_log, model, submitted.content)
+    if reason is not None:
+        session_log.append(Draft(InputSettled(given.input, "blocked", reason)))
+        return blocked(reason)
     session_log.append(
         Draft(UserMessage(submitted.content, given.source, given.input), surface_op="append"),
         *(Draft(message, surface_op="append") for message in submitted.context),

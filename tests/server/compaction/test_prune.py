@@ -40,7 +40,7 @@ def test_a_result_is_large_from_a_share_of_the_window_on_and_never_below_a_floor
 def test_a_large_result_keeps_head_and_tail_around_a_note_that_names_its_place() -> None:
     text = "".join(f"{number:06} " for number in range(300))
     (cut,) = cuts(result(7, TextBlock(text)))
-    (block,) = cut.result.content
+    (block,) = cut.shorter.content
     assert isinstance(block, TextBlock)
     note = NOTE.search(block.text)
     assert note is not None
@@ -50,8 +50,12 @@ def test_a_large_result_keeps_head_and_tail_around_a_note_that_names_its_place()
     assert text.endswith(tail)
     assert len(head) > len(tail) > 0
     assert int(note[1].replace(",", "")) == len(text) - len(head) - len(tail)
-    assert (cut.result.call_id, cut.result.is_error, cut.result.error) == ("c1", True, ToolErrorInfo("Failed", "TOOL_FAILED"))
-    message = derive_message(result(7, *cut.result.content))
+    assert (cut.shorter.call_id, cut.shorter.is_error, cut.shorter.error) == (
+        "c1",
+        True,
+        ToolErrorInfo("Failed", "TOOL_FAILED"),
+    )
+    message = derive_message(result(7, *cut.shorter.content))
     assert message is not None
     assert cut.saved == 2_100 + 12 - METER.estimate_message(message)
 
@@ -64,7 +68,7 @@ def test_a_small_result_another_message_and_one_that_was_shortened_are_left_alon
 def test_several_texts_are_shortened_by_the_same_share_and_images_stay() -> None:
     image = ImageBlock("image/png", "ab" * 32)
     (cut,) = cuts(result(7, TextBlock("a" * 3_000), image, TextBlock("b" * 6_000)))
-    first, middle, last = cut.result.content
+    first, middle, last = cut.shorter.content
     assert middle == image
     assert isinstance(first, TextBlock)
     assert isinstance(last, TextBlock)
