@@ -21,12 +21,13 @@ from refold_protocol.session.events import (
     AssistantMessage,
     CompactEnd,
     CompactStart,
+    ContextMessage,
     Event,
     ToolCall,
     ToolResult,
     TurnEnd,
 )
-from refold_protocol.session.messages import ReasoningDelta, TextDelta, text_of
+from refold_protocol.session.messages import ReasoningDelta, Source, TextDelta, text_of
 from refold_server.cli.formatting import CALL_CHARACTERS, call_line, end_sentence, one_line, printable, subject_lines
 from refold_server.cli.terminal import AsyncOutputStream, Style, style_for
 
@@ -69,6 +70,8 @@ class TurnFormatter:
                 return self.note(self._style.dim(f"→ {call_line(name, arguments)}"))
             case ToolResult(is_error=True, content=content):
                 return self.note(self._style.red(f"✗ {one_line(text_of(content), RESULT_CHARACTERS)}"))
+            case ContextMessage(source=Source(kind="loop", name="cut off"), content=content):
+                return self.note(self._style.red(printable(text_of(content))))
             case CompactStart():
                 return self.note(self._style.dim("(the older part of the history is being summed up)"))
             case CompactEnd(error=error):

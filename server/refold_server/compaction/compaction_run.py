@@ -62,6 +62,13 @@ class CompactionJob(Struct, frozen=True):
     retain: int
 
 
+class SummaryBudget:
+    """How many summaries may still be asked for."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
 class CompactionOutcome(Struct, frozen=True, gc=False):
     """A compaction that took place: the seq of the message that stands for the region, what both cost in tokens."""
 
@@ -71,20 +78,26 @@ class CompactionOutcome(Struct, frozen=True, gc=False):
 
 
 async def compact(
-    session_log: SessionLog, model: SessionModel, hooks: SessionHooks, place: HookContext, job: CompactionJob, plan: Plan
+    session_log: SessionLog,
+    model: SessionModel,
+    hooks: SessionHooks,
+    place: HookContext,
+    job: CompactionJob,
+    plan: Plan,
+    budget: SummaryBudget,
 ) -> CompactionOutcome:
     """Sum up a region and put the summary in its place. Asks again where that may help, for a smaller region where the call
     did not fit: that is a compaction of its own. Raises CompactionError and ProviderError with the history unchanged, and
     LogError."""
-    tries = attempt = 0
+    attempt = 0
     while True:
         if attempt == 0:
             _start(session_log, job, plan)
-        tries, attempt = tries + 1, attempt + 1
+        budget.left, attempt = budget.left - 1, attempt + 1
         try:
             return _land(session_log, job, plan, await _summary(session_log, model, hooks, place, plan, attempt))
         except RefoldError as error:
-            following = _following(job, plan, error, tries)
+            following = _following(job, plan, error, budget)
             if following != plan:
                 _fail(session_log, error)
                 attempt = 0
@@ -102,9 +115,9 @@ def _start(session_log: SessionLog, job: CompactionJob, plan: Plan) -> None:
     session_log.append(Draft(start))
 
 
-def _following(job: CompactionJob, plan: Plan, error: RefoldError, tries: int) -> Plan | None:
+def _following(job: CompactionJob, plan: Plan, error: RefoldError, budget: SummaryBudget) -> Plan | None:
     """Give what to try after a failure: the same, less, or nothing."""
-    if tries >= job.usage.policy.attempts or not is_passing(error):
+    if budget.left <= 0 or not is_passing(error):
         return None
     if error.error_kind == "provider.contextOverflow":
         return planned(job.given, job.retain, plan.region.tokens // 2)

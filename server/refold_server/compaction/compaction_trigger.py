@@ -20,6 +20,7 @@ from refold_protocol.session.messages import CallConfig, EpochHeader, InputBlock
 from refold_protocol.session.token_estimate import UNCONFIGURED, TokenMeterError, estimate_header, estimate_message
 from refold_server.compaction.compaction_decision import (
     CompactionError,
+    Plan,
     PlanInput,
     WindowUsage,
     bounds_of,
@@ -30,7 +31,7 @@ from refold_server.compaction.compaction_decision import (
     region_of,
     replacement,
 )
-from refold_server.compaction.compaction_run import CompactionJob, CompactionOutcome, compact
+from refold_server.compaction.compaction_run import CompactionJob, CompactionOutcome, SummaryBudget, compact
 from refold_server.plugins.hook_table import Assembled, HookContext
 from refold_server.plugins.session_hooks import SessionHooks
 from refold_server.requests.session_log import SessionLog
@@ -39,6 +40,12 @@ from refold_server.requests.session_model import SessionModel
 MOST_IN_A_ROW: Final = 4
 """So many compactions follow each other before a step goes on with what there is."""
 
+MOST_SUMMARIES: Final = 2
+"""So many summaries are asked for by themselves in one turn: each costs a whole request."""
+
+MOST_SKIPPED: Final = 8
+"""After failures in a row, at most so many turns go by before a history is summed up by itself again."""
+
 _SURELY: Final = 1.25
 """Estimates may be a fifth too high: what is larger than so many windows does not fit for sure."""
 
@@ -46,14 +53,25 @@ _log = logging.getLogger(__name__)
 
 
 class CompactionTrigger:
-    """The compactions of one turn. Knows what was tried in it: a compaction that failed is not tried at each step."""
+    """The compactions of one session that happen by themselves. A compaction that failed is not tried at each step of its turn,
+    and after failures in a row one, two, four turns go by first; a refusal of the provider waits for none of that."""
 
     def __init__(self, session_log: SessionLog, model: SessionModel, hooks: SessionHooks) -> None:
         self._session_log = session_log
         self._model = model
         self._hooks = hooks
+        self._failures = 0
+        self._skipped = 0
         self._failed = False
         self._overflowed: str | None = None
+        self._left = MOST_SUMMARIES
+
+    def begin_turn(self) -> None:
+        """Forget what was tried in the turn before."""
+        self._failed = self._skipped > 0
+        self._skipped = max(0, self._skipped - 1)
+        self._overflowed = None
+        self._left = MOST_SUMMARIES
 
     async def compact_if_needed(self, place: HookContext, offered: Assembled, prefix: tuple[Message, ...]) -> None:
         """Compact the history while the next request, with what is offered beside it, would reach the threshold. Raises
@@ -66,6 +84,8 @@ class CompactionTrigger:
                 raise
             except RefoldError as error:
                 self._failed = True
+                self._failures += 1
+                self._skipped = min(MOST_SKIPPED, 2 ** (self._failures - 1))
                 _log.warning("session %s: it was not compacted: %s", place.session, error.message)
 
     async def after_overflow(self, place: HookContext, error: ProviderError) -> None:
@@ -91,11 +111,11 @@ class CompactionTrigger:
         if decision.plan is None and not decision.cuts:
             raise CompactionError("there is nothing in it that could be summed up or cut.")
         self._session_log.append(Draft(StepEnd(place.turn, place.step, "overflow")), *(cut.draft for cut in decision.cuts))
-        if decision.plan is None:
+        if decision.plan is None or self._left <= 0:
             saved = sum(cut.saved for cut in decision.cuts)
             return f"Tool results were cut once in this turn ({saved:,} tokens by estimate), and it still does not fit."
         try:
-            landed = await compact(self._session_log, self._model, self._hooks, place, job, decision.plan)
+            landed = await self._compact(place, job, decision.plan)
         except ProviderError as failure:
             cuts = last_cuts(usage, job.given) if failure.error_kind == "provider.contextOverflow" else ()
             if not cuts or decision.cuts:
@@ -117,9 +137,21 @@ class CompactionTrigger:
         decision = decide(usage, job.given)
         if decision.cuts:
             self._session_log.append(*(cut.draft for cut in decision.cuts))
-        elif decision.plan is not None:
-            await compact(self._session_log, self._model, self._hooks, place, job, decision.plan)
-        return bool(decision.cuts) or decision.plan is not None
+        elif decision.plan is not None and self._left > 0:
+            await self._compact(place, job, decision.plan)
+        else:
+            return False
+        return True
+
+    async def _compact(self, place: HookContext, job: CompactionJob, plan: Plan) -> CompactionOutcome:
+        tries = min(self._left, job.usage.policy.attempts)
+        budget = SummaryBudget(tries)
+        try:
+            landed = await compact(self._session_log, self._model, self._hooks, place, job, plan, budget)
+        finally:
+            self._left -= tries - budget.left
+        self._failures = self._skipped = 0
+        return landed
 
 
 async def compact_now(
@@ -143,7 +175,7 @@ async def compact_now(
     if plan is None:
         raise CompactionError(_why_no_plan(job.given))
     begin()
-    return await compact(session_log, model, hooks, place, job, plan)
+    return await compact(session_log, model, hooks, place, job, plan, SummaryBudget(usage.policy.attempts))
 
 
 def why_too_large(session_log: SessionLog, model: SessionModel, content: tuple[InputBlock, ...]) -> str | None:

@@ -11,6 +11,7 @@ from typing import Protocol
 from refold_protocol.errors import RefoldError
 from refold_protocol.session.events import ClientInfo, Draft, Event, InstanceStart, PluginFailed, TurnEndReason
 from refold_protocol.session.session_state import PendingInput
+from refold_server.compaction.compaction_trigger import CompactionTrigger
 from refold_server.compaction.result_cuts import readable
 from refold_server.loop.approvals import Approvals
 from refold_server.loop.tool_calls import ToolCalls, ToolHost
@@ -42,6 +43,7 @@ class Instance:
         self.model = SessionModel(session_log, host, system)
         self.approvals = Approvals(session_log)
         self.tools = ToolCalls(session_log, host, hooks, self.approvals)
+        self.trigger = CompactionTrigger(session_log, self.model, hooks)
         self.number = session_log.folds.work.instance + 1
         self._client = client
         self._fresh = session_log.handle.tail < 0
@@ -60,7 +62,7 @@ class Instance:
 
     async def run_turn(self, given: PendingInput, control: TurnControl) -> TurnEndReason:
         """Run one turn; see `loop/turn.py`."""
-        return await run_turn(self.session_log, self.model, self.tools, self.hooks, given, control)
+        return await run_turn(self.session_log, self.model, self.tools, self.hooks, self.trigger, given, control)
 
     def _readable(self, text: str) -> int:
         """Give how many characters of a text fit the session's window; all of them where nobody stated it."""

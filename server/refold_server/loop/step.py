@@ -6,15 +6,16 @@ Nothing is sent before the log holds it durably (`request/sent`, flush), nothing
 from __future__ import annotations
 
 from contextlib import aclosing
+from typing import Final
 
 from msgspec import Struct
 
 from refold_protocol.errors import ProviderError
 from refold_protocol.json_text import is_json_object
 from refold_protocol.session.chunks import assemble, with_call_ids, without_calls
-from refold_protocol.session.events import AssistantChunk, AssistantMessage, Draft, StepEnd, StepStart
+from refold_protocol.session.events import AssistantChunk, AssistantMessage, ContextMessage, Draft, StepEnd, StepStart
 from refold_protocol.session.header import canonical_header, header_draft
-from refold_protocol.session.messages import Block, EpochHeader, Message, ToolCallBlock
+from refold_protocol.session.messages import Block, EpochHeader, Message, Source, ToolCallBlock, text_content
 from refold_protocol.session.request import Request, request_of
 from refold_server.compaction.compaction_trigger import CompactionTrigger
 from refold_server.loop.tool_calls import ToolCalls
@@ -23,6 +24,12 @@ from refold_server.plugins.session_hooks import SessionHooks
 from refold_server.requests.model_call import ask_model, while_durable
 from refold_server.requests.session_log import SessionLog, join_before_step, waiting
 from refold_server.requests.session_model import SessionModel
+
+CUT_OFF: Final = Source("loop", "cut off")
+"""The source of the note that names the calls in which a reply was cut off."""
+
+_SHOWN_ARGUMENTS: Final = 200
+"""So many characters of a call's arguments stand in that note."""
 
 
 class StepDone(Struct, frozen=True, gc=False):
@@ -60,12 +67,12 @@ async def run_step(
         async with aclosing(ask_model(session_log, model, hooks, place, request, "step")) as chunks:
             async for chunk in chunks:
                 session_log.append(Draft(AssistantChunk(turn, step, 1, chunk)))
-    message = _record_reply(session_log, turn, step)
+    cut_off, message = _record_reply(session_log, turn, step)
     if message.finish in _REFUSALS:
         raise ProviderError(*_REFUSALS[message.finish])
     calls = tuple(block for block in message.content if isinstance(block, ToolCallBlock))
     await tools.run(place, calls)
-    session_log.append(Draft(StepEnd(turn, step)))
+    session_log.append(Draft(StepEnd(turn, step)), *_cut_off_note(cut_off))
     steered = bool(waiting(session_log, ("steer",)))
     verdict = await hooks.turn_stop(place, bool(calls) or steered)
     session_log.append(*(Draft(message, surface_op="append") for message in verdict.context))
@@ -100,13 +107,15 @@ async def _record_header(
     return request_of(session_log.folds.request_state)
 
 
-def _record_reply(session_log: SessionLog, turn: int, step: int) -> AssistantMessage:
+def _record_reply(session_log: SessionLog, turn: int, step: int) -> tuple[tuple[ToolCallBlock, ...], AssistantMessage]:
+    """Record the reply; give the calls that it was cut off in, which do not run, and the message."""
     stream = session_log.folds.work.stream
     reply = assemble(stream.chunks)
     if reply.finish is None:
         raise ProviderError("provider.badStream", "The provider's answer ended without saying that it is complete. Try again.")
     config = request_of(session_log.folds.request_state).header.config
-    content = reply.content if _may_call(reply.finish, reply.content) else without_calls(reply.content)
+    may_call = _may_call(reply.finish, reply.content)
+    content = reply.content if may_call else without_calls(reply.content)
     message = AssistantMessage(
         turn,
         step,
@@ -117,7 +126,20 @@ def _record_reply(session_log: SessionLog, turn: int, step: int) -> AssistantMes
         usage=reply.usage,
     )
     session_log.append(Draft(message, surface_op="append", sources=stream.ranges))
-    return message
+    calls = () if may_call else tuple(block for block in reply.content if isinstance(block, ToolCallBlock))
+    return calls, message
+
+
+def _cut_off_note(calls: tuple[ToolCallBlock, ...]) -> tuple[Draft, ...]:
+    """Give what tells the person and the model which calls a reply was cut off in."""
+    if not calls:
+        return ()
+    lines = [
+        f"- {call.name}, {'whole' if is_json_object(call.arguments) else 'cut off'}: {call.arguments[:_SHOWN_ARGUMENTS]}"
+        for call in calls
+    ]
+    text = "The last reply was cut off while it called tools. None of these calls ran:\n" + "\n".join(lines)
+    return (Draft(ContextMessage(text_content(text), CUT_OFF, "context"), surface_op="append"),)
 
 
 def _may_call(finish: str, content: tuple[Block, ...]) -> bool:

@@ -68,6 +68,7 @@ async def run_turn(
     model: SessionModel,
     tools: ToolCalls,
     hooks: SessionHooks,
+    trigger: CompactionTrigger,
     given: PendingInput,
     control: TurnControl,
 ) -> TurnEndReason:
@@ -79,7 +80,7 @@ async def run_turn(
     try:
         with control.scope:
             blocker = await _join(session_log, model, hooks, given, turn)
-            reason = blocker or await _steps(session_log, model, tools, hooks, control, turn)
+            reason = blocker or await _steps(session_log, model, tools, hooks, trigger, control, turn)
         if control.scope.cancelled_caught:
             reason = aborted(control.cause or AbortCause("disposed"))
     except LogError as error:  # no turn goes on without its log: end it, and raise after the end was tried
@@ -119,10 +120,16 @@ async def _join(
 
 
 async def _steps(
-    session_log: SessionLog, model: SessionModel, tools: ToolCalls, hooks: SessionHooks, control: TurnControl, turn: int
+    session_log: SessionLog,
+    model: SessionModel,
+    tools: ToolCalls,
+    hooks: SessionHooks,
+    trigger: CompactionTrigger,
+    control: TurnControl,
+    turn: int,
 ) -> TurnEndReason:
     limit = model.step_limit()
-    trigger = CompactionTrigger(session_log, model, hooks)
+    trigger.begin_turn()
     capped = False
     step = 0
     while True:

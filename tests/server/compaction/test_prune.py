@@ -50,6 +50,7 @@ def test_a_large_result_keeps_head_and_tail_around_a_note_that_names_its_place()
     assert text.endswith(tail)
     assert len(head) > len(tail) > 0
     assert int(note[1].replace(",", "")) == len(text) - len(head) - len(tail)
+    assert isinstance(cut.shorter, ToolResult)
     assert (cut.shorter.call_id, cut.shorter.is_error, cut.shorter.error) == (
         "c1",
         True,
