@@ -92,7 +92,7 @@ class CompactionTrigger:
         """End a step whose request did not fit, and compact the history once. Raises the error that ends the turn where that
         does not help, with the numbers; LogError."""
         if self._overflowed is not None or partial_reply(self._session_log.folds.work) is not None:
-            raise _overflow(error, self._overflowed)
+            raise _overflow(error, f"{self._overflowed or ''}{self._parts()}".strip() or None)
         try:
             usage = await window_usage(self._session_log, self._model, named=True)
             if usage is not None and usage.policy.auto:
@@ -100,9 +100,24 @@ class CompactionTrigger:
         except LogError:
             raise
         except RefoldError as failure:  # also a summary's own overflow: the figures to be told are those of the step's request
-            raise _overflow(error, f"No room could be made in the history: {failure.message}") from failure
+            raise _overflow(error, f"No room could be made in the history: {failure.message}{self._parts()}") from failure
         if self._overflowed is None:
             raise _overflow(error, None)
+
+    def _parts(self) -> str:
+        """Say what fills the window, by estimate; nothing for a model without a meter."""
+        try:
+            meter = self._model.meter()
+        except RefoldError:
+            return ""
+        pressure, nodes = meter.measure(self._session_log), meter.measure_surface(self._session_log).nodes
+        largest = max(nodes, key=lambda node: node.tokens, default=None)
+        part = "" if largest is None else f", of it event {largest.seq} alone about {largest.tokens:,}"
+        return (
+            f" By estimate the window has {pressure.window:,} tokens, what stands before the history takes "
+            f"{pressure.header:,}, and the history {pressure.surface:,}{part}. Begin a new session, fork this one from before "
+            "that event, or choose a model with a larger window."
+        )
 
     async def _after_refusal(self, place: HookContext, usage: WindowUsage) -> str:
         """End the step, compact once, and give what will be said if that was not enough."""

@@ -279,7 +279,7 @@ def test_a_call_that_a_fork_was_cut_in_says_so_and_names_no_crash() -> None:
     log = _with_calls("ran", "waited")
     log.call("ran")
     told = {
-        draft.data.call_id: (text_of(draft.data.content), draft.data.error)
+        str(draft.data.call_id): (text_of(draft.data.content), draft.data.error)
         for draft in interrupted_turn_closers(log.events, FORKED)
         if isinstance(draft.data, ToolResult)
     }

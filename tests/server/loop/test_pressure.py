@@ -176,6 +176,8 @@ async def test_an_overflow_after_that_ends_the_turn_with_the_numbers() -> None:
         assert error.status == 400
         assert "9,000 tokens asked, the window holds 8,192" in error.message
         assert "compacted once in this turn" in error.message
+        assert "By estimate the window has 100,000 tokens" in error.message
+        assert "of it event " in error.message
         assert len(of(session, CompactSummary)) == 1
         assert end_of(await turn(session, "four")) == "completed"
         assert_proven(session)
