@@ -28,7 +28,7 @@ from refold_protocol.rpc.results import (
     SurfaceNode,
 )
 from refold_protocol.session.messages import Source
-from refold_protocol.session.session_state import SessionState, Status
+from refold_protocol.session.session_state import SessionState
 from refold_protocol.session.transcript import TranscriptEntry
 from refold_server.requests.session_log import load
 from refold_server.sessions.session import Session
@@ -98,8 +98,7 @@ class SessionMethods:
                 case "header":
                     return SessionReadResult(header=(await self._folds(handle, at)).request_state.header)
                 case "status":
-                    status = outlook_of(handle, at, await self._folds(handle, at), owned=owned)[0]
-                    return SessionReadResult(status=_with_meter(self._sessions.live(handle.id), status))
+                    return SessionReadResult(status=outlook_of(handle, at, await self._folds(handle, at), owned=owned)[0])
 
     async def _folds(self, handle: Handle, at: int) -> SessionState:
         """Fold a log up to `at`; for the writer's own tail that is done already."""
@@ -174,11 +173,6 @@ def _events(handle: Handle, at: int, page: Page) -> SessionReadResult:
     return SessionReadResult(events=tuple(Raw(line) for line in lines), next=end if end < last else msgspec.UNSET)
 
 
-def _with_meter(live: Session | None, status: Status) -> Status:
-    """Add to a status whether the window of the session's model is unknown, which only its writer knows."""
-    return status if live is None or live.instance.model.unmetered() is None else replace(status, unmetered=True)
-
-
 def _opened(session: Session) -> SessionOpenResult:
     handle = session.session_log.handle
     return SessionOpenResult(
@@ -186,7 +180,7 @@ def _opened(session: Session) -> SessionOpenResult:
         handle.tail,
         handle.durable,
         session_info(handle.record),
-        _with_meter(session, session.status()),
+        replace(session.status(), unmetered=session.instance.model.unmetered() is not None),
         session.session_log.folds.pending,
         session.instance.number,
         handle.writer,
