@@ -358,8 +358,9 @@ export interface ForkOrigin {
 /**
  * `status` is `idle`, `running`, `waiting` (for an approval), `compacting` or `broken` (its log cannot be written).
  *
- * `turn` and `step` are the open ones. Calls and approvals are in the order in which they were asked for. `unmetered`: the
- * session is open for writing and nobody stated the window of its model, so it is not metered and never compacted.
+ * `turn` and `step` are the open ones. Calls and approvals are in the order in which they were asked for. `unmetered`, in
+ * the answer to `session/open` alone: nobody stated the window of the model, so the session is not metered and never
+ * compacted.
  */
 export interface Status {
   status: StatusWord;
