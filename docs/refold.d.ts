@@ -204,6 +204,7 @@ export type ErrorKind =
   | "blob.unknown"
   | "turn.mismatch"
   | "input.unknown"
+  | "input.pending"
   | "approval.settled"
   | "tool.exists"
   | "interrupted"
@@ -357,7 +358,9 @@ export interface ForkOrigin {
 /**
  * `status` is `idle`, `running`, `waiting` (for an approval), `compacting` or `broken` (its log cannot be written).
  *
- * `turn` and `step` are the open ones. Calls and approvals are in the order in which they were asked for.
+ * `turn` and `step` are the open ones. Calls and approvals are in the order in which they were asked for. `unmetered`, in
+ * the answer to `session/open` alone: nobody stated the window of the model, so the session is not metered and never
+ * compacted.
  */
 export interface Status {
   status: StatusWord;
@@ -365,6 +368,7 @@ export interface Status {
   step?: number;
   openCalls?: string[];
   openApprovals?: string[];
+  unmetered?: boolean;
 }
 
 /** An input that waits; `seq` is that of its `input/accepted`. */
@@ -486,7 +490,7 @@ export interface Replay {
 
 /**
  * One thing that a person sees. `kind` is `user`, `context`, `steering`, `assistant`, `tool`, `blocked`,
- * `compaction` or `end`; the set is open. `seq` is that of the event it comes from.
+ * `pending`, `compaction` or `end`; the set is open. `seq` is that of the event it comes from.
  */
 export interface TranscriptEntry {
   seq: number;
@@ -817,8 +821,8 @@ export interface TurnInterruptParams {
 
 /**
  * `turn/wait`: for the end of a turn, or of the turn that an input starts. Answered with an error as soon as that can no
- * longer come: `input.unknown` when the input was withdrawn or has joined a turn, `session.readOnly` when the session was
- * closed or deleted while the input still waited.
+ * longer come: `input.unknown` when the input was withdrawn or has joined a turn, `input.pending` when it waits since an
+ * earlier process, `session.readOnly` when the session was closed or deleted while the input still waited.
  */
 export interface TurnWaitParams {
   session: string;
@@ -1289,7 +1293,8 @@ export interface SessionsChangedNotice {
 
 /**
  * `session/trouble`: the log of a session cannot be written, or can again, or a subscription cannot go on. It is about
- * the log and not in it.
+ * the log and not in it. Also, once, that nobody stated the window of the session's model (`model.unconfigured`): then nothing
+ * of the session is metered or compacted.
  *
  * `kind` is an error kind, or `cleared` when a later commit succeeded; `durable` the seq of the last durable event (−1 for
  * a session that is not there any more); `subscription` names the one that ends with this, where one does.

@@ -25,6 +25,7 @@
     │  └─ BlobUnknownError               blob.unknown
     ├─ TurnMismatchError             turn.mismatch
     ├─ InputUnknownError             input.unknown
+    ├─ InputPendingError             input.pending
     ├─ ApprovalSettledError          approval.settled
     ├─ PluginError                   plugin.failed   theirs: a plugin, named with its seam
     └─ ProviderError                 provider.*, model.unconfigured
@@ -55,6 +56,7 @@ KINDS: Final[dict[str, str]] = {
     "blob.unknown": "no bytes with that digest",
     "turn.mismatch": "no such turn, or not the running one",
     "input.unknown": "no such pending input",
+    "input.pending": "the input waits since an earlier process, and runs only when it is started",
     "approval.settled": "the approval was decided before",
     "tool.exists": "a tool of that name exists",
     "interrupted": "the process ended before the work did",
@@ -235,6 +237,13 @@ class InputUnknownError(RefoldError):
     """The named input is not waiting in this session."""
 
     kind = "input.unknown"
+
+
+class InputPendingError(RefoldError):
+    """The input waits since an earlier process. Nothing runs it by itself: `turn/start` with it does, `input/withdraw` takes it
+    back."""
+
+    kind = "input.pending"
 
 
 class ApprovalSettledError(RefoldError):

@@ -20,7 +20,7 @@ from refold_protocol.dialects.dialect_table import DIALECTS
 from refold_protocol.errors import ConfigError
 from refold_protocol.session.token_estimate import MeterRow, TokenMeterError, profile_for
 from refold_server.call_config import DEFAULT_MODEL, REHEARSAL, split_model
-from refold_server.compaction.compaction_plan import bounds_of
+from refold_server.compaction.compaction_decision import bounds_of
 from refold_server.config import (
     ChecksConfig,
     CompactionConfig,

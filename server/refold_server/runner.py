@@ -1,4 +1,4 @@
-"""Owns the running of a process's main work on an event loop that outlives what foreign tasks throw at it.
+"""The running of a process's main work on an event loop that outlives what foreign tasks throw at it.
 
 Asyncio lets a KeyboardInterrupt or SystemExit of any task or callback out of the loop, which would end every session of the
 process. Those that tools and plugins raise where refold called them never get that far; here it is what a task of their own

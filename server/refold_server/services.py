@@ -1,10 +1,8 @@
-"""Owns what a loop instance finds around it: call configs, providers and tools, as the configuration says.
+"""What all sessions of a process share, and what each finds around it: call configs, providers, tools, plugins, the store.
 
 Providers are opened once per process and shared by its sessions; a workspace belongs to one session. The tool `read_skill`
 is offered where there is a skill to read when an instance offers tools first, `read_result` where a result was shortened, and
 neither to a session that would pay for nothing.
-
-Owns the opening of the configured store. Its ids and its clock are the daemon's.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from refold_protocol.session.events import SessionSettings, readable
 from refold_protocol.session.messages import CallConfig, ToolSchema
 from refold_server.call_config import call_config, permission_mode, step_limit
 from refold_server.clock import epoch_ms, uuid7
-from refold_server.compaction.compaction_plan import policy_of
+from refold_server.compaction.compaction_decision import policy_of
 from refold_server.config import CompactionConfig, Config, Mode, RetryConfig, StoreConfig
 from refold_server.plugins.loop_watch import Watch
 from refold_server.plugins.plugin_loading import ImportThreads, load_plugins_in_threads, plugin_sources
@@ -55,7 +53,7 @@ class Services:
         self.registry = offered(config, loaded)
         self.meters = Meters(config)
         self.plugins: Plugins = built_in(config.prefix, PrefixSources(lambda: self.shelf, buffers)).then(loaded)
-        """What takes part at the seams of every session: what comes with refold first."""
+        """What takes part at the hooks of every session: what comes with refold first."""
         self.watch = Watch(loaded)
         self._providers: dict[str, Provider] = {}
         self._readable = ExitStack()
@@ -108,7 +106,7 @@ async def load_services(config: Config, buffers: OpenBuffers = NO_BUFFERS, aside
 
 
 def offered(config: Config, loaded: Plugins) -> ToolTable:
-    """Give the tools that models are told of. Raises ConfigError for one that is enabled and not there."""
+    """Give the tools that are offered to models. Raises ConfigError for one that is enabled and not there."""
     written = config.tools.enabled_written
     try:
         return offered_tools((one.tool for one in loaded.tools), config.tools.enabled)
@@ -175,7 +173,7 @@ class SessionServices:
         return found is None or found.read_only
 
     def permission_mode(self, settings: SessionSettings) -> Mode:
-        """Tell what becomes of calls that change something."""
+        """Tell whether calls that change something run, do not run, or are asked about."""
         return permission_mode(self._shared.config, settings)
 
     def approval_limit_s(self) -> float:

@@ -52,7 +52,7 @@ async def share(folder: str, turns: int, mode: CheckMode) -> tuple[float, float]
 
         session_log = SessionLog(await store.create(NewSession(SessionId(uuid7()), "/", epoch_ms())))
         session = Session(session_log, Instance(session_log, ScriptedHost(provider), SessionHooks(), "Be brief."), spawn)
-        session.instance.live_check = Timed(session_log.handle, mode)
+        session.instance.model.live_check = Timed(session_log.handle, mode)
         began = 0.0
         for number in range(turns):
             if number == turns - EVERY:

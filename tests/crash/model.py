@@ -27,7 +27,7 @@ from refold_protocol.session.messages import (
     UsageChunk,
 )
 from refold_protocol.session.request import Request
-from refold_server.compaction.compaction_plan import instructions
+from refold_server.compaction.compaction_decision import instructions
 from tests.crash.pipe import Pipe
 
 ASKED: Final = instructions()[:60].encode()

@@ -15,11 +15,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from refold_server.loop import compaction_run as compacting
-from refold_server.loop import step, turn
-from refold_server.loop import tool_calls as toolcalls
+from refold_server.compaction import compaction_run
+from refold_server.compaction.compaction_trigger import CompactionTrigger
+from refold_server.loop import turn
 from refold_server.loop.approvals import Approvals
-from refold_server.loop.compaction_trigger import CompactionTrigger
+from refold_server.loop.tool_calls import ToolCalls
+from refold_server.requests import model_call
 from refold_server.requests.session_log import SessionLog
 from refold_server.rpc import change_methods as compact_methods
 from refold_server.sessions.session import Session
@@ -115,6 +116,11 @@ def awaited(owner: Any, name: str, when: Callable[[Any], bool] = lambda _: True)
     return put
 
 
+def asked_for(purpose: str) -> Callable[[Hit], None]:
+    """The place after the record of a request is durable."""
+    return awaited(model_call, "_record", lambda sent: sent.purpose == purpose)
+
+
 def at_stage(thread: str, stage: str, *, repairing: bool = False) -> Callable[[Hit], None]:
     """A place in a commit."""
 
@@ -193,9 +199,9 @@ POINTS: Final = (
     Point("commit: committed, nobody told", 20, before(CommitQueue, "_tell")),
     Point("commit: told to the event loop, not to who waits", 20, before(CommitQueue, "_deliver")),
     Point("input: durable, not answered", 4, awaited(Session, "_accept")),
-    Point("request: durable, not sent", 5, awaited(step, "_record_request")),
-    Point("call: durable, not begun", 5, before(toolcalls, "_run_one")),
-    Point("call: done, no result", 5, awaited(toolcalls, "_run_one")),
+    Point("request: durable, not sent", 5, asked_for("step")),
+    Point("call: durable, not begun", 5, before(ToolCalls, "_run_one")),
+    Point("call: done, no result", 5, awaited(ToolCalls, "_run_one")),
     Point("call: its file is made, nothing is said", 3, behind(text_change, "make_file")),
     Point("approval: question durable, nobody asked", 2, before(Approvals, "_answered")),
     Point("approval: answered, not durable", 2, behind(Approvals, "answer")),
@@ -212,11 +218,15 @@ POINTS: Final = (
     Point("delete: done, not committed", 1, behind(session_changes, "delete")),
     Point("delete: durable, not answered", 1, awaited(LmdbStore, "delete")),
     Point("archive: durable, not answered", 1, awaited(LmdbStore, "set_archived")),
-    Point("compact: the call for a summary durable, not sent", 2, before(compacting, "replying")),
-    Point("compact: summed up, not landed", 2, before(compacting, "_land")),
-    Point("compact: landed, not durable", 2, behind(compacting, "_land")),
+    Point(
+        "compact: the call for a summary durable, not sent",
+        2,
+        awaited(model_call, "_record", lambda sent: sent.purpose == "summary"),
+    ),
+    Point("compact: summed up, not landed", 2, before(compaction_run, "_land")),
+    Point("compact: landed, not durable", 2, behind(compaction_run, "_land")),
     Point("compact: durable, not answered", 2, awaited(compact_methods, "compact_session")),
-    Point("room: made by a step, not durable", 2, awaited(CompactionTrigger, "_relieved", bool)),
+    Point("room: made by a step, not durable", 2, awaited(CompactionTrigger, "_compacted", bool)),
     Point("map: full, not grown", 1, before(Environment, "grow")),
     Point("map: grown, the commit not repeated", 1, behind(Environment, "grow", bool)),
 )

@@ -107,7 +107,7 @@ async def test_a_fork_of_a_turn_that_runs_is_closed_as_forked_and_the_turn_runs_
             child = made["session"]
             cold = (await client.read(child, "transcript"))["entries"]
             opened = await client.open_session(child)
-            assert opened["status"] == {"status": "idle"}
+            assert opened["status"]["status"] == "idle"
             closers = (await place.recorded(child))[made["tail"] + 1 :]
             assert types(closers) == ["assistant/message", "step/end", "turn/end", "instance/start"]
             assert closers[2]["data"] == {"turn": 1, "reason": {"kind": "forked"}}

@@ -67,7 +67,7 @@ from refold_protocol.session.request import (
     summary_request_of,
 )
 from refold_protocol.session.surface import Surface
-from refold_server.compaction.compaction_plan import COMPACTION, ranges_of
+from refold_server.compaction.compaction_decision import COMPACTION, ranges_of
 
 TIME = 1_790_000_000_000
 CLIENT = Source("client", "nvim")

@@ -27,7 +27,7 @@ from refold_protocol.session.messages import (
 )
 from refold_protocol.session.request import Request
 from refold_protocol.session.token_estimate import MeterRow, profile_for
-from refold_server.compaction.compaction_plan import policy_of
+from refold_server.compaction.compaction_decision import policy_of
 from refold_server.config import CompactionConfig, Mode, RetryConfig
 from refold_server.requests.live_check import CheckMode
 from refold_server.requests.session_meters import ModelTokenMeter

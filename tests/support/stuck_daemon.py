@@ -33,9 +33,12 @@ async def stuck_turn(*given: Any) -> Any:
 
 def main(place: str) -> int:
     """Serve until killed."""
-    changed = {"started": ("session_registry.SessionHooks", StuckSeams), "accepted": ("turn_queue.run_turn", stuck_turn)}
+    changed = {
+        "started": ("sessions.session_registry.SessionHooks", StuckSeams),
+        "accepted": ("loop.instance.run_turn", stuck_turn),
+    }
     name, instead = changed[place]
-    with patch(f"refold_server.sessions.{name}", instead):
+    with patch(f"refold_server.{name}", instead):
         return boot.serve()
 
 

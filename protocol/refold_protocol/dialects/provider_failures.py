@@ -120,6 +120,8 @@ def kind_of_status(status: int) -> str:
             return "provider.auth"
         case 408:
             return "provider.timeout"
+        case 413:
+            return "provider.contextOverflow"
         case 429:
             return "provider.rateLimited"
         case _:

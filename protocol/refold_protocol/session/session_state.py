@@ -211,7 +211,9 @@ _OF_GRANTS: Final = frozenset((ApprovalAsked, ApprovalDecided, InstanceStart, Se
 class Status(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     """`status` is `idle`, `running`, `waiting` (for an approval), `compacting` or `broken` (its log cannot be written).
 
-    `turn` and `step` are the open ones. Calls and approvals are in the order in which they were asked for.
+    `turn` and `step` are the open ones. Calls and approvals are in the order in which they were asked for. `unmetered`, in
+    the answer to `session/open` alone: nobody stated the window of the model, so the session is not metered and never
+    compacted.
     """
 
     status: str
@@ -219,6 +221,7 @@ class Status(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     step: int | None = None
     open_calls: tuple[CallId, ...] = ()
     open_approvals: tuple[ApprovalId, ...] = ()
+    unmetered: bool = False
 
 
 def status_of(work: TurnState) -> Status:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from refold_protocol.ids import SessionId
 from refold_server.cli.command_line import add_json, add_session, add_store
 from refold_server.cli.exit_codes import COMPLETED, STORE_CODES
-from refold_server.cli.formatting import printable
+from refold_server.cli.formatting import whole_line
 from refold_server.cli.terminal import Style, show_progress, standard_error, standard_output
 from refold_server.cli.text_tables import aligned
 
@@ -86,7 +86,7 @@ def table_lines(results: Sequence[RequestExplainResult], style: Style) -> Iterat
         good = result.verdict in ("first", "kept", "unknown")
         yield f"{line}  {words if good else style.red(words)}"
         for reason in result.reasons:
-            yield f"{indent}{style.dim(printable(reason))}"
+            yield f"{indent}{style.dim(whole_line(reason))}"
     yield _summary(results)
 
 

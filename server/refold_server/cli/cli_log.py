@@ -26,6 +26,7 @@ from refold_server.cli.formatting import (
     header_sentence,
     one_line,
     printable,
+    whole_line,
 )
 from refold_server.cli.terminal import OutputStream, Style, standard_output
 
@@ -98,7 +99,7 @@ def _print_view(out: OutputStream, handle: Handle, options: argparse.Namespace, 
 
 
 def _node_lines(node: SurfaceNode, style: Style) -> Iterator[str]:
-    yield style.dim(f"{node.seq:>6} {printable(node.type)}")
+    yield style.dim(f"{node.seq:>6} {whole_line(node.type)}")
     yield _message(node.message) if node.message else style.dim("       (the model does not see it)")
 
 
@@ -114,7 +115,7 @@ def _print_events(out: OutputStream, handle: Handle, *, as_json: bool) -> None:
         for line in lines:
             event = decode_event(line)
             text, header = _event_text(event, header)
-            shown.append(f"{event.seq:>6} {printable(event.type):<18} {one_line(text, EVENT_CHARACTERS)}\n")
+            shown.append(f"{event.seq:>6} {whole_line(event.type):<18} {one_line(text, EVENT_CHARACTERS)}\n")
         out.put("".join(shown))
 
 
@@ -142,10 +143,10 @@ def _message(message: Message) -> str:
             case TextBlock(text=text):
                 parts.append(printable(text))
             case ToolCallBlock(name=name, arguments=arguments, id=call):
-                parts.append(f"→ {call_line(name, arguments)}  [{printable(call)}]")
+                parts.append(f"→ {call_line(name, arguments)}  [{whole_line(call)}]")
             case ToolResultBlock(content=content, tool_call_id=call, is_error=is_error):
                 said = "\n".join(printable(inner.text) for inner in content if isinstance(inner, TextBlock))
-                parts.append(f"{'✗' if is_error else '│'} {said}  [{printable(call)}]")
+                parts.append(f"{'✗' if is_error else '│'} {said}  [{whole_line(call)}]")
             case _:
                 parts.append(f"[{type(block).__name__}]")
     return f"{message.role}: " + "\n".join(parts)
@@ -163,5 +164,5 @@ def _header_lines(header: EpochHeader | None, style: Style) -> Iterator[str]:
         yield style.bold("prefix")
         yield _message(message)
     for tool in header.tools or ():
-        yield style.bold(f"tool {printable(tool.name)}")
+        yield style.bold(f"tool {whole_line(tool.name)}")
         yield printable(f"{tool.description}\n{tool.parameters}")

@@ -13,7 +13,7 @@ from refold_protocol.ids import SessionId
 from refold_protocol.session.messages import TextBlock
 from refold_server.cli.command_line import add_json, add_store, unicode_text
 from refold_server.cli.exit_codes import COMPLETED, STORE_CODES
-from refold_server.cli.formatting import printable
+from refold_server.cli.formatting import printable, whole_line
 from refold_server.cli.terminal import Style, standard_error, standard_output
 from refold_server.cli.text_tables import aligned
 
@@ -108,7 +108,7 @@ def _lines(result: PrefixComposeResult, style: Style, *, show: bool) -> Iterator
 def _text(result: PrefixComposeResult, style: Style) -> Iterator[str]:
     for one in result.contributors:
         for message in one.messages:
-            yield style.dim(printable(f"{one.plugin}:{one.contributor}, {message.role}"))
+            yield style.dim(whole_line(f"{one.plugin}:{one.contributor}, {message.role}"))
             for block in message.content:
                 text = block.text if isinstance(block, TextBlock) else f"({type(block).__name__})"
                 yield from (printable(line) for line in text.split("\n"))

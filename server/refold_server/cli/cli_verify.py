@@ -12,7 +12,7 @@ from refold_protocol.errors import RefoldError, SessionNotFoundError
 from refold_protocol.ids import SessionId
 from refold_server.cli.command_line import add_json, add_store, unicode_text
 from refold_server.cli.exit_codes import COMPLETED, INTERNAL, STORE_CODES
-from refold_server.cli.formatting import printable
+from refold_server.cli.formatting import whole_line
 from refold_server.cli.terminal import OutputStream, Style, show_progress, standard_error, standard_output
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def finding_lines(finding: VerifyFinding, style: Style) -> Iterator[str]:
     """Say what was found, for a person."""
     report = finding.report
     if report is None:
-        yield f"{style.red('unreadable')} {finding.session or '(no id)'}: {printable(finding.error or '')}"
+        yield f"{style.red('unreadable')} {finding.session or '(no id)'}: {whole_line(finding.error or '')}"
         return
     word = "verified" if finding.verified else style.red("DIFFERS ")
     line = f"{word} {report.equal}/{report.requests} requests, {report.events} events  {finding.session}"
@@ -121,7 +121,7 @@ def finding_lines(finding: VerifyFinding, style: Style) -> Iterator[str]:
         line += f"  ({report.not_shipped} sent by encoders that this release does not have: the requests match)"
     yield line
     for difference in report.differences[:SHOWN]:
-        yield f"  {_position(difference)}: {difference.check}: {printable(difference.message)}"
+        yield f"  {_position(difference)}: {difference.check}: {whole_line(difference.message)}"
     if (more := len(report.differences) - SHOWN) > 0:
         yield f"  and {more} more"
 

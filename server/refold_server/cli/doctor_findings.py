@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from refold_protocol.errors import ConfigError, RefoldError
 from refold_protocol.ids import SessionId
 from refold_protocol.rpc.initialize import VERSION
+from refold_protocol.session.token_estimate import TokenMeterError
 from refold_server.cli.command_context import open_context, read_config
 from refold_server.config import Config
 from refold_server.config_file import config_path
@@ -31,6 +32,7 @@ from refold_server.plugins.plugin_loading import ImportThreads, load_plugin_in_t
 from refold_server.plugins.plugin_registry import NO_PLUGINS, plugin_stats
 from refold_server.providers.credentials import add_secrets, secrets_in
 from refold_server.providers.login_store import LoginStore, known_logins
+from refold_server.requests.session_meters import Meters
 from refold_server.services import offered
 from refold_server.sessions.session_reports import ProviderRow, provider_rows
 from refold_storage.interface import Store, Vitals
@@ -137,13 +139,14 @@ async def examine(options: argparse.Namespace) -> Examination:
         config = read_config(options)
     except ConfigError as error:  # nothing else can be known then: not even where the store is
         return replace(examined, findings=(trouble(error),))
+    examined = replace(examined, findings=tuple(_window_findings(config)))
     keys = {row.name: row.key_env for row in config.providers if row.key_env is not None}
     rows = provider_rows(config, os.environ, known_logins())
     examined = replace(examined, store_path=str(config.store.path), providers=rows)
     try:
         examined = await _with_store(examined, config)
     except RefoldError as error:  # what stands outside the store can be told all the same
-        examined = replace(examined, findings=(trouble(error),))
+        examined = replace(examined, findings=(*examined.findings, trouble(error)))
     plugins, broken = await examine_plugins(config)
     found = (*examined.findings, *broken, *findings(examined, keys), *file_findings(file, config))
     return replace(examined, plugins=plugins, findings=found)
@@ -227,6 +230,17 @@ async def examine_plugins(config: Config) -> tuple[tuple[PluginState, ...], tupl
     except ConfigError as error:  # where a plugin is missing, its tools are as well
         found.append(DoctorFinding(error.error_kind, error.message, "correct the setting that the sentence names"))
     return tuple(states), tuple(found)
+
+
+def _window_findings(config: Config) -> Iterator[DoctorFinding]:
+    try:
+        Meters(config).profile(config.model)
+    except TokenMeterError as error:
+        yield DoctorFinding(
+            "model.unmetered",
+            f"{error.message}; without it no session with this model is metered or compacted",
+            f'set context_window under [models."{config.model}"], in tokens',
+        )
 
 
 def _store_findings(store: StoreState) -> Iterator[DoctorFinding]:

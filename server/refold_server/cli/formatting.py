@@ -65,6 +65,11 @@ def one_line(text: str, characters: int) -> str:
     return line if len(line) <= characters and len(text) <= characters * 4 else line[: characters - 1] + "…"
 
 
+def whole_line(text: str) -> str:
+    """Give `text` whole on one line: a line break in a name of somebody else's must not begin a line of its own."""
+    return " ".join(printable(text).split())
+
+
 def call_line(name: str, arguments: str) -> str:
     """Give a call as one line."""
     return f"{one_line(name, CALL_CHARACTERS)} {one_line(arguments, CALL_CHARACTERS)}"
@@ -74,13 +79,13 @@ def end_sentence(reason: TurnEndReason) -> str:
     """Say how a turn ended, on one line that begins with a verb's form: "turn 1 …"."""
     if reason.error is not None:
         place = "" if reason.error.step is None else f" in step {reason.error.step}"
-        return printable(f"failed{place}: {reason.error.kind}: {reason.error.message}")
+        return whole_line(f"failed{place}: {reason.error.kind}: {reason.error.message}")
     if reason.cause is not None:
         why = f": {reason.cause.reason}" if reason.cause.reason else ""
-        return printable(f"{_CAUSES.get(reason.cause.kind, f'was stopped by {reason.cause.kind}')}{why}")
+        return whole_line(f"{_CAUSES.get(reason.cause.kind, f'was stopped by {reason.cause.kind}')}{why}")
     if reason.reason is not None:
-        return printable(f"{reason.kind}: {reason.reason}")
-    return _ENDS.get(reason.kind, printable(reason.kind))
+        return whole_line(f"{reason.kind}: {reason.reason}")
+    return _ENDS.get(reason.kind, whole_line(reason.kind))
 
 
 def subject_lines(subject: ApprovalSubject, style: Style) -> Iterator[str]:
@@ -139,7 +144,7 @@ def decided_sentence(decided: ApprovalDecided) -> str:
     """Say how a question was settled and by whom, on one line."""
     reach = " for the session" if decided.scope == "session" else ""
     by = decided.by.kind if decided.by.name is None else f"{decided.by.kind}: {decided.by.name}"
-    return printable(f"{decided.outcome}{reach} ({by})")
+    return whole_line(f"{decided.outcome}{reach} ({by})")
 
 
 def entry_lines(entry: TranscriptEntry, style: Style) -> Iterator[str]:
@@ -155,14 +160,16 @@ def entry_lines(entry: TranscriptEntry, style: Style) -> Iterator[str]:
         case "tool":
             yield from _result_lines(entry, text, style)
         case "blocked":
-            yield f"{style.red('blocked')}: {printable(entry.note or '')} > {text}"
+            yield f"{style.red('blocked')}: {whole_line(entry.note or '')} > {text}"
+        case "pending":
+            yield f"{style.red('pending')}: {entry.note} > {text}"
         case "compaction":
             yield style.dim("--- the older part of what stands above was summarised for the model ---")
         case "end":
             sentence = "ended" if entry.reason is None else end_sentence(entry.reason)
             yield style.red(f"[turn {entry.turn} {sentence}]")
         case _:
-            yield style.dim(f"[{printable(entry.kind)}] {text}")
+            yield style.dim(f"[{whole_line(entry.kind)}] {text}")
 
 
 def _reply_lines(entry: TranscriptEntry, text: str, style: Style) -> Iterator[str]:

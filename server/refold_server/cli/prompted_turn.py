@@ -68,6 +68,8 @@ async def run_prompt(session: Session, prompt: str | PendingInput, printer: Turn
     tail = Tail(session.session_log.handle, session.session_log.handle.tail)
     await printer.begin(session.id)
     await tell_waiting(session, printer, None if isinstance(prompt, str) else prompt)
+    if session.session_log.folds.work.last_turn == 0 and (unmetered := session.instance.model.unmetered()) is not None:
+        await printer.note(f"({unmetered})")
     try:
         if isinstance(prompt, str):
             _, turn, _ = await session.start(text_content(prompt), Source("cli"))

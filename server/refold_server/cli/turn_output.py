@@ -19,13 +19,16 @@ from refold_protocol.session.events import (
     ApprovalAsked,
     AssistantChunk,
     AssistantMessage,
+    CompactEnd,
+    CompactStart,
+    ContextMessage,
     Event,
     LlmRetry,
     ToolCall,
     ToolResult,
     TurnEnd,
 )
-from refold_protocol.session.messages import ReasoningDelta, TextDelta, text_of
+from refold_protocol.session.messages import ReasoningDelta, Source, TextDelta, text_of
 from refold_server.cli.formatting import CALL_CHARACTERS, call_line, end_sentence, one_line, printable, subject_lines
 from refold_server.cli.terminal import AsyncOutputStream, Style, style_for
 
@@ -70,6 +73,14 @@ class TurnFormatter:
                 return self.note(self._style.dim(f"→ {call_line(name, arguments)}"))
             case ToolResult(is_error=True, content=content):
                 return self.note(self._style.red(f"✗ {one_line(text_of(content), RESULT_CHARACTERS)}"))
+            case ContextMessage(source=Source(kind="loop", name="cut off"), content=content):
+                return self.note(self._style.red(printable(text_of(content))))
+            case CompactStart():
+                return self.note(self._style.dim("(the older part of the history is being summed up)"))
+            case CompactEnd(error=error):
+                if error is None:
+                    return self.note(self._style.dim("(it was summed up)"))
+                return self.note(self._style.red(f"(it was not summed up: {one_line(error.message, RESULT_CHARACTERS)})"))
             case TurnEnd(reason=reason) if reason.kind != "completed":
                 return self.note(self._style.red(f"turn {end_sentence(reason)}"))
             case _:

@@ -1,12 +1,10 @@
-"""Owns the places at which a text may be cut: between two lines where one ends near, else between two characters.
+"""The shortening of large tool results and messages: which are large, what is left of one, and where a text may be cut.
 
-A character is what people see as one: letters with their marks, emoji with their joiners, pairs that make a flag, syllables.
-The rules are those of Unicode's extended grapheme clusters as far as the standard library tells them apart. Pure.
-
-Owns the shortening of large tool results: which are large, and what is left of one.
-
-A result that was shortened keeps its beginning, its end and a note with the place of the whole one, which stays in the log.
-Pure. Nothing is shortened twice. Where a text may be cut is `boundary.py`'s matter.
+A result that was shortened keeps its beginning, its end and a note with the seq of the whole one, which stays in the log.
+A message is shortened only where nothing else helps. Nothing is shortened twice. A text is cut between two lines where one
+ends near, else between two characters: what people see as one, letters with their marks, emoji with their joiners, pairs that
+make a flag, syllables. The rules are those of Unicode's extended grapheme clusters as far as the standard library tells them
+apart. Pure.
 """
 
 from __future__ import annotations
@@ -18,11 +16,18 @@ from unicodedata import category, combining
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold_protocol.session.events import Draft, Event, Replace, ToolResult
+from refold_protocol.session.events import (
+    ContextMessage,
+    Draft,
+    Event,
+    Replace,
+    SteeringMessage,
+    ToolResult,
+    UserMessage,
+)
 from refold_protocol.session.messages import Message, ResultBlock, TextBlock, text_content
 from refold_protocol.session.projection import derive_message
-from refold_server.compaction.compaction_plan import Bounds
-from refold_server.requests.session_meters import ModelTokenMeter
+from refold_protocol.session.token_estimate import MeterProfile, estimate_message
 
 LINE: Final = 200
 """So far a cut moves to fall between two lines, and never further than half of what is kept."""
@@ -106,25 +111,60 @@ _READ: Final = 8
 _KEPT: Final = 3
 """One in so many tokens of what is large is kept."""
 
+_MESSAGE: Final = 8
+"""A message is large that takes more than one in so many tokens of the window."""
+
+_MESSAGES: Final = (UserMessage, SteeringMessage, ContextMessage)
+_MESSAGE_NOTE: Final = "because the message does not fit the window; ask for the part that is needed"
+_ONLY_IMAGES: Final = "[… the images of this message were left out because it does not fit the window …]"
+
 
 class Cut(Struct, frozen=True):
     """A node that can be replaced by a shorter one, and the tokens which that saves."""
 
     node: Event
-    result: ToolResult
+    shorter: ToolResult | UserMessage | SteeringMessage | ContextMessage
     saved: int
 
     @property
     def draft(self) -> Draft:
-        """What does it."""
+        """The event that puts the shorter one in place."""
         seq = self.node.seq
-        return Draft(self.result, Replace(seq, seq), ((seq, seq),))
+        return Draft(self.shorter, Replace(seq, seq), ((seq, seq),))
 
 
-def cuts_of(nodes: Sequence[Event], prices: Sequence[int], meter: ModelTokenMeter) -> tuple[Cut, ...]:
+def cuts_of(nodes: Sequence[Event], prices: Sequence[int], profile: MeterProfile) -> tuple[Cut, ...]:
     """Give what can be shortened, in the order of `nodes`; `prices` are theirs. O(characters of what is large)."""
-    large = large_of(meter.profile.window)
-    return tuple(_cuts(zip(nodes, prices, strict=True), large, meter))
+    large = large_of(profile.window)
+    return tuple(_cuts(zip(nodes, prices, strict=True), large, profile))
+
+
+def message_cuts(nodes: Sequence[Event], prices: Sequence[int], profile: MeterProfile) -> tuple[Cut, ...]:
+    """Give the messages of a user, of steering and of context that can be shortened because they take a large part of the
+    window by themselves, but for the last prompt, which nobody answered yet."""
+    prompts = [place for place, node in enumerate(nodes) if isinstance(node.data, UserMessage)]
+    last = prompts[-1] if prompts else len(nodes)
+    return tuple(_message_cuts(zip(nodes[:last], prices[:last], strict=True), profile))
+
+
+def _message_cuts(priced: Iterable[tuple[Event, int]], profile: MeterProfile) -> Iterator[Cut]:
+    most = profile.window // _MESSAGE
+    for node, price in priced:
+        data = node.data
+        if price <= most or isinstance(node.surface_op, Replace) or not isinstance(data, _MESSAGES):
+            continue
+        characters = sum(len(block.text) for block in data.content if isinstance(block, TextBlock))
+        kept = int(characters * (most // _KEPT) / price)
+        content = tuple(
+            TextBlock(_with_gap(block.text, kept * len(block.text) // characters, _MESSAGE_NOTE))
+            for block in data.content
+            if isinstance(block, TextBlock) and block.text
+        )
+        shorter = replace(data, content=content or text_content(_ONLY_IMAGES))
+        message = derive_message(replace(node, data=shorter))
+        saved = price - (0 if message is None else estimate_message(message, profile.density))
+        if saved > 0:
+            yield Cut(node, shorter, saved)
 
 
 def large_of(window: int) -> int:
@@ -132,11 +172,11 @@ def large_of(window: int) -> int:
     return max(_LEAST, window // _SHARE)
 
 
-def readable(text: str, meter: ModelTokenMeter) -> int:
+def readable(text: str, profile: MeterProfile) -> int:
     """Give how many of a text's first characters a result may hold that stays whole until the model has read it: less than
     what stays at the end of a history."""
-    most, count = meter.profile.window // _READ, len(text)
-    while count > 1 and (price := meter.estimate_message(Message("user", text_content(text[:count])))) > most:
+    most, count = profile.window // _READ, len(text)
+    while count > 1 and (price := estimate_message(Message("user", text_content(text[:count])), profile.density)) > most:
         count = max(1, count * most // price)
     return count
 
@@ -150,12 +190,7 @@ def before_tail(prices: Sequence[int], retain: int) -> int:
     return count
 
 
-def relief(pressure: int, bounds: Bounds) -> int:
-    """Give how many tokens must be saved so that shortening is enough by itself for a while."""
-    return pressure - (bounds.threshold - bounds.worth)
-
-
-def _cuts(priced: Iterable[tuple[Event, int]], large: int, meter: ModelTokenMeter) -> Iterator[Cut]:
+def _cuts(priced: Iterable[tuple[Event, int]], large: int, profile: MeterProfile) -> Iterator[Cut]:
     for node, price in priced:
         data = node.data
         if price <= large or not isinstance(data, ToolResult) or isinstance(node.surface_op, Replace):
@@ -164,7 +199,7 @@ def _cuts(priced: Iterable[tuple[Event, int]], large: int, meter: ModelTokenMete
         kept = int(characters * (large // _KEPT) / price)
         shorter = replace(data, content=tuple(_shortened(data.content, kept, characters, node.seq)), meta=None)
         message = derive_message(replace(node, data=shorter))
-        saved = price - (0 if message is None else meter.estimate_message(message))
+        saved = price - (0 if message is None else estimate_message(message, profile.density))
         if saved > 0:
             yield Cut(node, shorter, saved)
 
@@ -181,8 +216,12 @@ def _shortened(content: tuple[ResultBlock, ...], kept: int, characters: int, seq
 def shortened(text: str, kept: int, seq: int) -> str:
     """Give about `kept` characters of a text, two thirds from its beginning, around a note that names the event `seq`; the
     text itself where that would be no shorter."""
+    return _with_gap(text, kept, f"to make room; read_result with seq {seq} gives the whole result")
+
+
+def _with_gap(text: str, kept: int, why: str) -> str:
     kept = min(kept, len(text))
     head = head_end(text, kept * 2 // 3)
     tail = max(tail_start(text, kept // 3), head)
-    note = f"\n[… {tail - head:,} characters cut out here to make room; read_result with seq {seq} gives the whole result …]\n"
+    note = f"\n[… {tail - head:,} characters cut out here {why} …]\n"
     return text if tail - head <= len(note) else f"{text[:head]}{note}{text[tail:]}"

@@ -1,4 +1,4 @@
-"""Owns one step: assemble, record, send, stream, record the reply, run its tools. The order is log.md section 7's.
+"""One step: assemble, record, send, stream, record the reply, run its tools.
 
 Nothing is sent before the log holds it durably (`request/sent`, flush), nothing is shown that is not appended first.
 """
@@ -6,24 +6,31 @@ Nothing is sent before the log holds it durably (`request/sent`, flush), nothing
 from __future__ import annotations
 
 from contextlib import aclosing
+from typing import Final
 
 from msgspec import Struct
 
-from refold_protocol.dialects.dialect_table import dialect_named
 from refold_protocol.errors import ProviderError
 from refold_protocol.json_text import is_json_object
 from refold_protocol.session.chunks import assemble, with_call_ids, without_calls
-from refold_protocol.session.events import AssistantChunk, AssistantMessage, Draft, RequestSent, StepEnd, StepStart
+from refold_protocol.session.events import AssistantChunk, AssistantMessage, ContextMessage, Draft, StepEnd, StepStart
 from refold_protocol.session.header import canonical_header, header_draft
-from refold_protocol.session.messages import Block, EpochHeader, Message, ToolCallBlock
+from refold_protocol.session.messages import Block, EpochHeader, Message, Source, ToolCallBlock, text_content
 from refold_protocol.session.request import Request, request_of
-from refold_server.loop.compaction_trigger import CompactionTrigger
-from refold_server.loop.instance import Instance
-from refold_server.loop.model_call import replying, while_durable
+from refold_server.compaction.compaction_trigger import CompactionTrigger
 from refold_server.loop.retries import with_retries
-from refold_server.loop.tool_calls import run_calls
-from refold_server.plugins.hook_table import Assembled, HookContext, Outgoing, Stop
-from refold_server.requests.session_log import join_before_step, waiting
+from refold_server.loop.tool_calls import ToolCalls
+from refold_server.plugins.hook_table import Assembled, HookContext, Stop
+from refold_server.plugins.session_hooks import SessionHooks
+from refold_server.requests.model_call import ask_model, while_durable
+from refold_server.requests.session_log import SessionLog, join_before_step, waiting
+from refold_server.requests.session_model import SessionModel
+
+CUT_OFF: Final = Source("loop", "cut off")
+"""The source of the note that names the calls in which a reply was cut off."""
+
+_SHOWN_ARGUMENTS: Final = 200
+"""So many characters of a call's arguments stand in that note."""
 
 
 class StepDone(Struct, frozen=True, gc=False):
@@ -35,48 +42,52 @@ class StepDone(Struct, frozen=True, gc=False):
     stopped: Stop | None = None
 
 
-async def run_step(instance: Instance, trigger: CompactionTrigger, turn: int, step: int) -> StepDone:
+async def run_step(
+    session_log: SessionLog,
+    model: SessionModel,
+    tools: ToolCalls,
+    hooks: SessionHooks,
+    trigger: CompactionTrigger,
+    turn: int,
+    step: int,
+) -> StepDone:
     """Run step `turn`.`step` to its `step/end`. Raises ProviderError and LogError with the step still open."""
-    session_log, hooks = instance.session_log, instance.hooks
     place = hooks.place(turn, step)
     hooks.tell_failed_observers()
     join_before_step(session_log, turn)
-    offered = await hooks.assemble(place, instance.system, await instance.offered_tools())
-    prefix = await _prefix(instance, place)
+    offered = await hooks.assemble(place, model.system, await tools.offered())
+    prefix = await _prefix(model, hooks, place)
     context = await hooks.pre_step(place, offered, prefix)
     join_before_step(session_log, turn)  # what arrived meanwhile belongs to this request as well
     session_log.append(*(Draft(message, surface_op="append") for message in context))
     await trigger.compact_if_needed(place, offered, prefix)
     join_before_step(session_log, turn)
     session_log.append(Draft(StepStart(turn, step)))
-    request = await _record_header(instance, place, offered)
+    request = await _record_header(session_log, model, hooks, place, offered)
 
     async def attempt(number: int) -> None:
-        body = await _record_request(instance, request, turn, step, number)
-        await _stream(instance, Outgoing(place, request, body), turn, step, number)
+        with while_durable(session_log):
+            async with aclosing(ask_model(session_log, model, hooks, place, request, "step", number)) as chunks:
+                async for chunk in chunks:
+                    session_log.append(Draft(AssistantChunk(turn, step, number, chunk)))
 
-    await with_retries(instance.host.retries(), session_log, turn, step, attempt)
-    message = _record_reply(instance, turn, step)
+    await with_retries(model.models.retries(), session_log, turn, step, attempt)
+    cut_off, message = _record_reply(session_log, turn, step)
     if message.finish in _REFUSALS:
         raise ProviderError(*_REFUSALS[message.finish])
     calls = tuple(block for block in message.content if isinstance(block, ToolCallBlock))
-    if calls:
-        await run_calls(instance, place, calls)
-    session_log.append(Draft(StepEnd(turn, step)))
-    return await _ended(instance, place, capped=message.finish == "length", called=bool(calls))
+    await tools.run(place, calls)
+    session_log.append(Draft(StepEnd(turn, step)), *_cut_off_note(cut_off))
+    steered = bool(waiting(session_log, ("steer",)))
+    verdict = await hooks.turn_stop(place, bool(calls) or steered)
+    session_log.append(*(Draft(message, surface_op="append") for message in verdict.context))
+    return StepDone(message.finish == "length", verdict.goes_on, verdict.stopped)
 
 
-async def _prefix(instance: Instance, place: HookContext) -> tuple[Message, ...]:
-    if instance.composition is None:
-        instance.composition = await instance.hooks.session_prefix(place)  # a cancelled one does not get here, see `attempt`
-    return instance.composition.messages
-
-
-async def _ended(instance: Instance, place: HookContext, *, capped: bool, called: bool) -> StepDone:
-    steered = bool(waiting(instance.session_log, ("steer",)))
-    verdict = await instance.hooks.turn_stop(place, called or steered)
-    instance.session_log.append(*(Draft(message, surface_op="append") for message in verdict.context))
-    return StepDone(capped, verdict.goes_on, verdict.stopped)
+async def _prefix(model: SessionModel, hooks: SessionHooks, place: HookContext) -> tuple[Message, ...]:
+    if model.composition is None:
+        model.composition = await hooks.session_prefix(place)  # a cancelled one does not get here
+    return model.composition.messages
 
 
 _REFUSALS = {
@@ -88,56 +99,28 @@ _REFUSALS = {
 }
 
 
-async def _record_header(instance: Instance, place: HookContext, offered: Assembled) -> Request:
-    session_log = instance.session_log
-    config = await instance.hooks.request(place, instance.config_seed(), instance.check_config)
-    tools = instance.frozen_tools(offered.tools, config)
-    wanted = canonical_header(EpochHeader(config, offered.system, tools, instance.prefix))
-    draft = header_draft(session_log.folds.request_state.header, wanted, anchored=instance.anchored)
+async def _record_header(
+    session_log: SessionLog, model: SessionModel, hooks: SessionHooks, place: HookContext, offered: Assembled
+) -> Request:
+    config = await hooks.request(place, model.config_seed(), model.check_config)
+    tools = model.freeze_tools(offered.tools, config)
+    wanted = canonical_header(EpochHeader(config, offered.system, tools, model.prefix))
+    draft = header_draft(session_log.folds.request_state.header, wanted, anchored=model.anchored)
     if draft is not None:
         session_log.append(draft)
-    instance.anchored = True
+    model.anchored = True
     return request_of(session_log.folds.request_state)
 
 
-async def _record_request(instance: Instance, request: Request, turn: int, step: int, attempt: int) -> bytes:
-    dialect = dialect_named(request.header.config.dialect)
-    body = instance.encoder(request.header.config.dialect).encode(request, {})
-    instance.session_log.append(
-        Draft(
-            RequestSent(
-                "step",
-                attempt,
-                dialect.encoder,
-                len(body.data),
-                body.sha256,
-                instance.digest.of(request),
-                turn,
-                step,
-            )
-        )
-    )
-    await instance.session_log.flush()  # fail closed: what is not durable is not sent
-    return body.data
-
-
-async def _stream(instance: Instance, outgoing: Outgoing, turn: int, step: int, attempt: int) -> None:
-    """Record the reply as it comes. Raises LogError as soon as a commit fails."""
-    session_log = instance.session_log
-    with while_durable(session_log):
-        async with aclosing(replying(instance, outgoing)) as chunks:
-            async for chunk in chunks:
-                session_log.append(Draft(AssistantChunk(turn, step, attempt, chunk)))
-
-
-def _record_reply(instance: Instance, turn: int, step: int) -> AssistantMessage:
-    session_log = instance.session_log
+def _record_reply(session_log: SessionLog, turn: int, step: int) -> tuple[tuple[ToolCallBlock, ...], AssistantMessage]:
+    """Record the reply; give the calls that it was cut off in, which do not run, and the message."""
     stream = session_log.folds.work.stream
     reply = assemble(stream.chunks)
     if reply.finish is None:
         raise ProviderError("provider.badStream", "The provider's answer ended without saying that it is complete. Try again.")
     config = request_of(session_log.folds.request_state).header.config
-    content = reply.content if _may_call(reply.finish, reply.content) else without_calls(reply.content)
+    may_call = _may_call(reply.finish, reply.content)
+    content = reply.content if may_call else without_calls(reply.content)
     message = AssistantMessage(
         turn,
         step,
@@ -148,7 +131,20 @@ def _record_reply(instance: Instance, turn: int, step: int) -> AssistantMessage:
         usage=reply.usage,
     )
     session_log.append(Draft(message, surface_op="append", sources=stream.ranges))
-    return message
+    calls = () if may_call else tuple(block for block in reply.content if isinstance(block, ToolCallBlock))
+    return calls, message
+
+
+def _cut_off_note(calls: tuple[ToolCallBlock, ...]) -> tuple[Draft, ...]:
+    """Give what tells the person and the model which calls a reply was cut off in."""
+    if not calls:
+        return ()
+    lines = [
+        f"- {call.name}, {'whole' if is_json_object(call.arguments) else 'cut off'}: {call.arguments[:_SHOWN_ARGUMENTS]}"
+        for call in calls
+    ]
+    text = "The last reply was cut off while it called tools. None of these calls ran:\n" + "\n".join(lines)
+    return (Draft(ContextMessage(text_content(text), CUT_OFF, "context"), surface_op="append"),)
 
 
 def _may_call(finish: str, content: tuple[Block, ...]) -> bool:

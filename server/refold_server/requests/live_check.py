@@ -1,4 +1,4 @@
-"""Owns the live check: what an adapter is about to send is what a fresh reading of the log says it must send.
+"""The live check: what an adapter is about to send is what a fresh reading of the log says it must send.
 
 It vouches for the loop's caches, so it shares none with them: it reads lines back from the log, decodes them itself, folds
 them itself and has an encoder of its own. `always` starts from nothing at each request. `sampled` checks an instance's
@@ -52,7 +52,7 @@ SHAPELESS: Final = frozenset(
     TYPE_OF_DATA[data]
     for data in (TurnStart, TurnEnd, InputAccepted, InputSettled, ToolCall, ApprovalAsked, ApprovalDecided, AssistantChunk)
 )
-"""Types that horizons pass by, and of which logs are full."""
+"""Types that never shape a request, and of which logs are full."""
 
 CheckMode: TypeAlias = Literal["always", "sampled"]
 

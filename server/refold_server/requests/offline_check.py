@@ -1,12 +1,7 @@
-"""Offline checks over a stored log: verify it whole, and rebuild one request of it.
+"""The checks of a stored log: verify it whole, rebuild one request of it, gather what its requests share.
 
-Reads through a handle in slices, so that an event loop stays alive beside it. The checks themselves are pure and live in
-`refold_protocol`; nothing here shares a cache with the process that wrote the log.
-
-The reading of a stored log for attribution: what its requests share, and which events broke what they share.
-
-Reads through a handle in slices, so that an event loop stays alive beside it. The fold is pure and lives in
-`refold_protocol`; nothing here looks into a body.
+Reads through a handle in slices, so that an event loop stays alive beside it. The checks and folds themselves are pure and
+live in `refold_protocol`; nothing here shares a cache with the process that wrote the log.
 """
 
 from __future__ import annotations

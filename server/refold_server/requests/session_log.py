@@ -1,16 +1,9 @@
-"""The loading of a session's state from its stored log, through a handle and in slices. Keeps nothing.
+"""The log of one session as its single writer sees it: its state, appending, the inputs that wait, earlier results.
 
-Owns the writing of one session's log: the single object that appends, with the folds that decide what it may append.
-
-The loop, injections, titles and the resumer ask the ledger. A batch is folded before it is accepted, so an event that the
-log's grammar forbids never enters it. Must not know of connections, clients or providers.
-
-Owns the inputs that wait while a turn runs: which may join it, and as what.
-
-An input belongs to the instance that accepted it, which is to say: it stands behind the place at which the log was opened.
-What an earlier instance left behind is only offered. An input joins once it is durable, because only then was it answered.
-
-Owns reading earlier tool results back out of a session's log, for the tool that gives what was cut out of them.
+A batch is sealed, folded and only then accepted, so an event that the log's grammar forbids never enters it. An input belongs
+to the instance that accepted it: its seq comes after the place at which the log was opened. Inputs of earlier instances are
+only offered. An input joins once it is durable, because only then was it answered. Must not know of connections, clients or
+providers.
 """
 
 from __future__ import annotations
@@ -193,7 +186,7 @@ _INDEXED: Final = frozenset((TurnStart, InputAccepted, InputSettled, InstanceSta
 
 
 def is_seed(parent: Parent | None, work: TurnState) -> bool:
-    """Tell whether a log with this fold is a fork's seed: what it inherited, closers at most behind it, no instance."""
+    """Tell whether a log with this fold is a fork's seed: what it inherited, closers at most after it, no instance."""
     return parent is not None and work.began <= parent.at
 
 
@@ -231,7 +224,7 @@ class LoggedResults:
     """The results of one session; `readable` says how many characters of a text the model may be given at once."""
 
     def __init__(self, session_log: SessionLog, readable: Callable[[str], int]) -> None:
-        self._ledger = session_log
+        self._log = session_log
         self._readable = readable
         self._looked = 0
         self._are_shortened = False
@@ -239,7 +232,7 @@ class LoggedResults:
     @property
     def are_shortened(self) -> bool:
         """Whether the model sees one of them shortened. O(1), but for the first time after a replace."""
-        surface = self._ledger.folds.request_state.surface
+        surface = self._log.folds.request_state.surface
         if surface.replace_generation != self._looked:
             self._looked = surface.replace_generation
             shorter = (node for node in surface.nodes if isinstance(node.surface_op, Replace))
@@ -248,7 +241,7 @@ class LoggedResults:
 
     def text(self, seq: int) -> str | None:
         """Give the text of the result with that seq, None where there is none."""
-        handle = self._ledger.handle
+        handle = self._log.handle
         if not 0 <= seq <= handle.tail:
             return None
         data = next(iter(handle.read(seq, seq))).data

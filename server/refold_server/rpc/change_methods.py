@@ -22,7 +22,7 @@ from refold_protocol.ids import InputId, SessionId
 from refold_protocol.rpc.wire_errors import WireError, request_cancelled
 from refold_protocol.session.events import CompactionSettings, LimitSettings, PermissionSettings, SessionSettings
 from refold_protocol.session.messages import Source
-from refold_server.loop.compaction_run import CompactionOutcome
+from refold_server.compaction.compaction_run import CompactionOutcome
 from refold_server.rpc.dispatch import Handler, refuse_blank
 from refold_server.rpc.method import (
     Counting,

@@ -20,7 +20,7 @@ from msgspec import Raw, Struct
 
 from refold_protocol.errors import LogError
 from refold_protocol.ids import SessionId, WriterId
-from refold_protocol.session.events import Event
+from refold_protocol.session.events import Event, TurnStart
 from refold_server.rpc.method import ProgressToken, notification_row
 from refold_server.sessions.session import Session
 
@@ -55,7 +55,8 @@ class SessionsChangedNotice(Struct, frozen=True, gc=False):
 
 class SessionTroubleNotice(Struct, frozen=True, gc=False, omit_defaults=True):
     """`session/trouble`: the log of a session cannot be written, or can again, or a subscription cannot go on. It is about
-    the log and not in it.
+    the log and not in it. Also, once, that nobody stated the window of the session's model (`model.unconfigured`): then nothing
+    of the session is metered or compacted.
 
     `kind` is an error kind, or `cleared` when a later commit succeeded; `durable` the seq of the last durable event (−1 for
     a session that is not there any more); `subscription` names the one that ends with this, where one does.
@@ -152,6 +153,7 @@ class TroubleNotices:
         """Tell this session's troubles from now on, until its handle is closed."""
         handle = session.session_log.handle
         told: str | None = None
+        named = False
 
         def look(trouble: LogError | None) -> None:
             nonlocal told
@@ -162,4 +164,14 @@ class TroubleNotices:
             message = "The log can be written again." if trouble is None else trouble.message
             self._notify("session/trouble", SessionTroubleNotice(session.id, kind or "cleared", handle.durable, message))
 
+        def accepted(events: Sequence[Event]) -> None:
+            nonlocal named
+            if named or not any(isinstance(event.data, TurnStart) for event in events):
+                return
+            message = session.instance.model.unmetered()
+            if message is not None:
+                named = True
+                self._notify("session/trouble", SessionTroubleNotice(session.id, "model.unconfigured", handle.durable, message))
+
         handle.watch_trouble(look)
+        handle.observe(accepted)

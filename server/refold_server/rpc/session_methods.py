@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec.structs import replace
 
 from refold_protocol.ids import SessionId, WriterId
 from refold_protocol.session.events import LimitSettings, PermissionSettings, SessionSettings
@@ -332,7 +333,7 @@ def _opened(session: Session) -> SessionOpenResult:
         handle.tail,
         handle.durable,
         session_info(handle.record),
-        session.status(),
+        replace(session.status(), unmetered=session.instance.model.unmetered() is not None),
         session.session_log.folds.pending,
         session.instance.number,
         handle.writer,

@@ -64,8 +64,8 @@ class TurnStartParams(Struct, frozen=True, gc=False, omit_defaults=True, rename=
 
 class TurnWaitParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """`turn/wait`: for the end of a turn, or of the turn that an input starts. Answered with an error as soon as that can no
-    longer come: `input.unknown` when the input was withdrawn or has joined a turn, `session.readOnly` when the session was
-    closed or deleted while the input still waited."""
+    longer come: `input.unknown` when the input was withdrawn or has joined a turn, `input.pending` when it waits since an
+    earlier process, `session.readOnly` when the session was closed or deleted while the input still waited."""
 
     session: SessionId
     turn: Counting | None = None

@@ -1,6 +1,6 @@
-"""Reader's place in a log that grows: what may be told now, in order, once, from any seq on.
+"""A reader's place in a log that grows: what may be sent now, in order, once, from any seq on.
 
-Events wait in the log, not in memory: a slow reader just has an old cursor. An event with an outside effect is told only
+Events wait in the log, not in memory: a slow reader just has an old cursor. An event with an outside effect is sent only
 after it is durable, and what follows it waits too. Serves connections and the command line alike; knows neither.
 """
 
@@ -20,7 +20,7 @@ from refold_storage.interface import Handle
 TOLD_WHEN_DURABLE: Final = frozenset(
     {"input/accepted", "input/settled", "tool/call", "approval/asked", "approval/decided", "turn/end"}
 )
-"""Event types with an effect outside the log: told after their flush."""
+"""Event types with an effect outside the log: sent after their flush."""
 
 MAX_EVENTS: Final = 512
 """Most events of one batch."""
@@ -30,11 +30,11 @@ MAX_BYTES: Final = 256 * 1024
 
 
 Chunks: TypeAlias = Literal["all", "live", "none"]
-"""Which chunks are told: all; while the reader keeps up, until their message is there; none."""
+"""Which chunks are sent: all; while the reader keeps up, until their message is there; none."""
 
 
 class EventBatch(Struct, frozen=True, gc=False):
-    """What to tell: exact lines behind the event `prev` that was told last, up to `last` (equal to `prev` when only `durable`
+    """What to send: exact lines after the event `prev` that was sent last, up to `last` (equal to `prev` when only `durable`
     moved)."""
 
     lines: list[bytes]
@@ -46,7 +46,7 @@ class EventBatch(Struct, frozen=True, gc=False):
 
 
 class Tail:
-    """A cursor over a handle's log, starting behind seq `after`; `chunks` says which `assistant/chunk` events it gives."""
+    """A cursor over a handle's log, starting after seq `after`; `chunks` says which `assistant/chunk` events it gives."""
 
     def __init__(self, handle: Handle, after: int, chunks: Chunks = "all") -> None:
         self._handle = handle
@@ -78,7 +78,7 @@ class Tail:
         return self._closed
 
     def take(self) -> EventBatch | None:
-        """Give the next batch, or None when there is nothing to tell now."""
+        """Give the next batch, or None when there is nothing to send now."""
         handle = self._handle
         durable = handle.durable
         limit = self._limit(durable)
@@ -116,7 +116,7 @@ class Tail:
         self._wake.set()
 
     def _next_lines(self, limit: int) -> list[bytes]:
-        """Look on from where was looked last, until there is something to tell or nothing more to see."""
+        """Look on from where was looked last, until there is something to send or nothing more to see."""
         while self._looked < limit:
             first = self._looked + 1
             lines = self._handle.lines(first, min(limit, first + MAX_EVENTS - 1), max_bytes=MAX_BYTES)

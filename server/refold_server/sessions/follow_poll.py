@@ -1,4 +1,4 @@
-"""One poll of this process for news of sessions that other processes write.
+"""The one poll of this process for news of sessions that other processes write.
 
 LMDB tells nobody of a commit, but the number of the last transaction costs a microsecond to read. One timer looks at it
 for all followed sessions together, and none runs while nobody follows. A writer's death changes nothing in the store, so

@@ -1,4 +1,4 @@
-"""Searching in what was asked: the prompts of a session, read from its log when they are searched, and kept for a while.
+"""The search in what was asked: the prompts of a session, read from its log when they are searched, and kept for a while.
 
 The catalogue has no prompts: a row is written with every commit, and must stay small. So a search reads logs, chunks and
 all, which costs about half a microsecond an event; the texts that were found are kept while they fit, since whoever types a

@@ -1,7 +1,7 @@
-"""Live session of this process: its ledger, its loop instance, its turns, and what it accepts from outside.
+"""One live session of this process: its log, its loop instance, its turns, and what it accepts from outside.
 
 Accepting an input and running it are two things: an input is accepted when it is durable; it runs when no turn does, or
-joins the running one. Must not know of connections: any number of clients may act on it, and none is told from here.
+joins the running one. Must not know of connections: any number of clients may act on it, and it notifies none.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from refold_server.sessions.session_settings import PERMISSIONS, PERMISSIONS_NOW
 from refold_server.sessions.turn_queue import Spawn, Turns
 
 Waits: TypeAlias = Literal["queue", "steer"]
-"""What becomes of a prompt while a turn runs: it runs behind it, or joins it between two steps."""
+"""How a prompt waits while a turn runs: it runs after it, or joins it between two steps."""
 
 
 class Accepted(Struct, frozen=True, gc=False):
@@ -55,9 +55,9 @@ class Session:
     def __init__(self, session_log: SessionLog, instance: Instance, spawn: Spawn, first: tuple[Draft, ...] = ()) -> None:
         self.session_log = session_log
         self.instance = instance
-        self.turns = Turns(instance, spawn)
+        self.turns = Turns(session_log, instance.run_turn, spawn)
         self._first = first
-        self._untold = [one.input for one in session_log.folds.pending if one.source == PERMISSIONS]
+        self._unjoined = [one.input for one in session_log.folds.pending if one.source == PERMISSIONS]
 
     @property
     def id(self) -> SessionId:
@@ -70,7 +70,7 @@ class Session:
         return self.turns.closed
 
     def status(self) -> Status:
-        """Give the status: as the log tells it, but `running` from the moment an input was accepted, and `broken` while
+        """Give the status: as the log says, but `running` from the moment an input was accepted, and `broken` while
         the log cannot be written."""
         status = status_of(self.session_log.folds.work)
         if self.session_log.handle.trouble is not None:
@@ -85,7 +85,7 @@ class Session:
         """Accept a prompt, make it durable, and start its turn. Gives the input, the turn's number and the input's seq.
 
         Raises SessionBusyError while a turn runs, LogError when the prompt could not be made durable; it is then
-        recorded as withdrawn behind it, so that it never runs later.
+        recorded as withdrawn, so that it never runs later.
         """
         turn = self.turns.take()
         given = self.turns.input = new_input_id()  # from now on it cannot be withdrawn, but interrupted
@@ -100,7 +100,7 @@ class Session:
     async def start_or_wait(
         self, content: tuple[InputBlock, ...], source: Source, how: Waits, key: str | None = None
     ) -> Accepted:
-        """Accept a prompt as `start` does; while a turn runs it is queued behind it or steers it. Raises LogError."""
+        """Accept a prompt as `start` does; while a turn runs it is queued or steers it. Raises LogError."""
         running = self.turns.running
         if running is None and not self.turns.held:
             accepted, turn, seq = await self.start(content, source, key)
@@ -120,7 +120,7 @@ class Session:
             return pending, turn, pending.seq
         self.turns.input = given
         try:
-            if self.append(*self._told_anew()):
+            if self.append(*self._notice_anew()):
                 await self.session_log.flush()  # only what is durable joins the turn
         except BaseException:
             self.turns.free()
@@ -140,7 +140,7 @@ class Session:
         await self.session_log.flush()
         if self.session_log.accepted_by_key(key) is not event:  # whoever sent it first gave up meanwhile, and it was withdrawn
             return None
-        return Accepted(given.input, event.seq, self.turns.told(event.seq, given))
+        return Accepted(given.input, event.seq, self.turns.answered(event.seq, given))
 
     async def inject(self, content: tuple[InputBlock, ...], source: Source) -> Accepted:
         """Tell the model something without asking anything. It joins the running turn before its next step or end; on an
@@ -148,7 +148,7 @@ class Session:
         accepted = await self._accept("inject", content, source)
         try:
             turn = await self._join_if_idle(accepted)
-        except LogError:  # the injection is on disk, and that its turn is not yet is told as the log's trouble
+        except LogError:  # the injection is on disk, and its turn is not: that is reported as the log's trouble
             turn = None
         return Accepted(accepted.input, accepted.seq, turn)
 
@@ -162,7 +162,7 @@ class Session:
         return event.seq
 
     async def interrupt(self, turn: int, cause: AbortCause, *, withdraw_queued: bool = False) -> TurnEndReason | None:
-        """Stop a turn; see `Turns.interrupt`. With `withdraw_queued`, what waits behind it is taken back first, but not what
+        """Stop a turn; see `Turns.interrupt`. With `withdraw_queued`, what is queued is taken back first, but not what
         the model must hear of settings that are in force."""
         if withdraw_queued and self.turns.knows(turn):
             waits = waiting(self.session_log, ("prompt", "steer", "inject"))
@@ -181,15 +181,15 @@ class Session:
         before = self.session_log.folds.settings
         settings = patched(before, patch)
         check_settings(self.instance.host, settings, before)
-        told = self._told_of(before, settings)
-        event, *_ = self.append(Draft(settings), *told)[-1 - len(told) :]
+        notice = self._notice_of(before, settings)
+        event, *_ = self.append(Draft(settings), *notice)[-1 - len(notice) :]
         if patch.tools_now:
-            self.instance.thaw_tools()
+            self.instance.model.thaw_tools()
         try:
             await self.session_log.flush()
         except (LogError, anyio.get_cancelled_exc_class()):
             if self.session_log.folds.settings == settings:
-                self.session_log.append(Draft(before), *self._told_of(settings, before), closing=True)
+                self.session_log.append(Draft(before), *self._notice_of(settings, before), closing=True)
             raise
         for one in self.session_log.folds.pending:
             if one.source == PERMISSIONS:
@@ -203,7 +203,7 @@ class Session:
         return event.seq
 
     def append(self, *drafts: Draft) -> tuple[Event, ...]:
-        """Append events from outside the loop, behind what this instance must record before its first own event."""
+        """Append events from outside the loop, after what this instance must record before its first own event."""
         events = self.session_log.append(*self.instance.opening(), *self._first, *drafts)
         self._first = ()
         return events
@@ -233,7 +233,7 @@ class Session:
     ) -> PendingInput:
         self.turns.refuse_closing()
         given = given or new_input_id()
-        anew = () if mode == "inject" and self.turns.running is None else self._told_anew()
+        anew = () if mode == "inject" and self.turns.running is None else self._notice_anew()
         event = self.append(*anew, Draft(InputAccepted(given, mode, content, source, key)))[-1]
         try:
             await self.session_log.flush()
@@ -243,7 +243,7 @@ class Session:
             raise
         return PendingInput(given, event.seq, mode, content, source)
 
-    def _told_at_once(self, given: InputId, content: tuple[InputBlock, ...], source: Source) -> tuple[Draft, ...]:
+    def _joined_at_once(self, given: InputId, content: tuple[InputBlock, ...], source: Source) -> tuple[Draft, ...]:
         """Give the drafts of an injection on an idle session: a turn of its own without a step."""
         turn = self.session_log.folds.work.last_turn + 1
         return (
@@ -253,24 +253,24 @@ class Session:
             Draft(TurnEnd(turn, COMPLETED)),
         )
 
-    def _told_of(self, before: SessionSettings, now: SessionSettings) -> tuple[Draft, ...]:
-        """Give what tells the model of another permission mode: context, never an edit of the system text. A model that saw
-        nothing yet has nothing to be told."""
+    def _notice_of(self, before: SessionSettings, now: SessionSettings) -> tuple[Draft, ...]:
+        """Give the notice of another permission mode for the model: context, never an edit of the system text. None for a model
+        that saw nothing yet."""
         mode = self.instance.host.permission_mode(now)
         if self.session_log.folds.request_state.header is None or mode == self.instance.host.permission_mode(before):
             return ()
         content = text_content(PERMISSIONS_NOW[mode])
         given = new_input_id()
         if self.turns.running is None:
-            return (*self._superseded(), *self._told_at_once(given, content, PERMISSIONS))
+            return (*self._superseded(), *self._joined_at_once(given, content, PERMISSIONS))
         return (*self._superseded(), Draft(InputAccepted(given, "inject", content, PERMISSIONS)))
 
     def _superseded(self) -> tuple[Draft, ...]:
-        """Settle what an earlier instance wanted to tell of permissions and could not."""
-        untold = [one for one in self._untold if self._waits(one)]
-        return tuple(Draft(InputSettled(one, "withdrawn", "it is told anew")) for one in untold)
+        """Settle the notices of permissions that joined no history before an earlier instance ended."""
+        unjoined = [one for one in self._unjoined if self._waits(one)]
+        return tuple(Draft(InputSettled(one, "withdrawn", "it is told anew")) for one in unjoined)
 
-    def _told_anew(self) -> tuple[Draft, ...]:
+    def _notice_anew(self) -> tuple[Draft, ...]:
         """Give what stands for that before the first prompt of this instance: the permissions in force, as its own input."""
         superseded = self._superseded()
         if not superseded:

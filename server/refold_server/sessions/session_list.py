@@ -1,4 +1,4 @@
-"""List of sessions: pages of the catalogue, filtered, each row with the status that can be known from here.
+"""The list of sessions: pages of the catalogue, filtered, each row with the status that can be known from here.
 
 Reads the catalogue alone, but where a text is searched in prompts, and for a fork that nobody opened yet: the catalogue
 knows of it what its parent came to. Never folds a log.

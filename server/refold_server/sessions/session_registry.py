@@ -1,10 +1,7 @@
-"""Sessions that this process has open, by id. Opens, resumes and closes them; knows nothing of connections.
+"""The sessions that this process has open, by id: opened, resumed, closed, forked and compacted on request.
 
-Making of forks from a session of this process or of any other: how far it can be forked, and the fork's title.
-
-The fork's seed is closed by whoever opens it for writing first, as every log is; nothing of that is done here.
-
-Compaction of a session's history that somebody asks for, between its turns. What comes in meanwhile is queued.
+A session can be forked from one of this process or of any other. The fork's seed is closed by whoever opens it for writing
+first, as every log is. What comes in while a history is compacted is queued. Knows nothing of connections.
 """
 
 from __future__ import annotations
@@ -32,8 +29,8 @@ from refold_protocol.session.events import AbortCause, ClientInfo, Draft, Event,
 from refold_protocol.session.messages import Source
 from refold_protocol.session.session_state import NO_SETTINGS
 from refold_server.clock import epoch_ms, new_session_id
-from refold_server.loop.compaction_run import CompactionOutcome
-from refold_server.loop.compaction_trigger import compact_now
+from refold_server.compaction.compaction_run import CompactionOutcome
+from refold_server.compaction.compaction_trigger import compact_now
 from refold_server.loop.instance import Host, Instance
 from refold_server.plugins.plugin_registry import NO_PLUGINS, Plugins
 from refold_server.plugins.session_hooks import SessionHooks
@@ -48,7 +45,7 @@ from refold_storage.interface import Handle, NewSession, SessionRecord, Store
 
 
 class Sessions:
-    """The open sessions of one process over one store. `opened` is told of each session that was opened for writing."""
+    """The open sessions of one process over one store. `opened` is called with each session that was opened for writing."""
 
     def __init__(
         self,
@@ -89,7 +86,7 @@ class Sessions:
         return live
 
     def hooks(self, session: SessionId, cwd: str) -> SessionHooks:
-        """Give seams of their own for a session in the folder `cwd`."""
+        """Give hooks of their own for a session in the folder `cwd`."""
         return SessionHooks(self._plugins, session, cwd)
 
     async def create(
@@ -240,13 +237,13 @@ async def fork_session(
     live = await sessions.open(made.id)
     try:
         seq = await live.rename(title, by or Source("client"))
-    finally:  # nobody asked for it to be open, whatever became of its title
+    finally:  # nobody asked for it to be open, whether or not its title was recorded
         await sessions.close(made.id)
     return Forked(made.id, seq)
 
 
 async def _durable(sessions: Sessions, parent: SessionId, at: int | None) -> tuple[SessionRecord, int]:
-    """Give the parent's record and the seq behind which it is cut, which is on disk."""
+    """Give the parent's record and the seq after which it is cut, which is on disk."""
     live = sessions.live(parent)
     if live is None or live.closed:
         record = sessions.store.get(parent)
@@ -277,9 +274,10 @@ async def compact_session(session: Session, wishes: str | None = None) -> Compac
     session_log, turns = session.session_log, session.turns
     failure: RefoldError | None = None
     with turns.hold():
-        place = session.instance.hooks.place(session_log.folds.work.last_turn)
+        model, hooks = session.instance.model, session.instance.hooks
+        place = hooks.place(session_log.folds.work.last_turn)
         try:
-            landed = await compact_now(session.instance, place, wishes, session.append)  # behind what an instance begins with
+            landed = await compact_now(session_log, model, hooks, place, wishes, session.append)  # after the instance's start
             await session_log.flush()
             return landed
         except RefoldError as error:

@@ -216,7 +216,7 @@ async def compose_session(sessions: Sessions, session: SessionId) -> PrefixCompo
     async with reading(sessions, session) as (handle, _):
         cwd = handle.record.cwd
         header = await folded(recorded(handle, handle.tail), header_step, None)
-        in_force = None if live is None else live.instance.composition
+        in_force = None if live is None else live.instance.model.composition
         if in_force is None:
             result = await compose_anew(sessions.hooks(session, cwd))
         else:

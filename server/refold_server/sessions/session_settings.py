@@ -1,15 +1,8 @@
-"""What changes of a session's settings are, and the words in which a model is told of another permission mode.
+"""The settings of a session: what a patch makes of them, their check before they are recorded, and what a log lets run unasked.
 
-Pure. The session records both; a change of permissions is told as context and never edits the system text.
-
-Check of a session's settings before they are recorded: a value that cannot hold is refused with its reason.
-
-Changes nothing. Settings that stand in a log already are not checked again: what has become wrong there is told when it
-matters.
-
-Finding out what a log lets run without a question: what somebody allowed for its session, and the mode it was set to.
-
-It holds for whoever goes on with the session, also where the log came from another machine, so it is told there.
+Settings that stand in a log already are not checked again: what has become wrong there is reported when it matters. What
+somebody allowed for a session, and the mode it was set to, hold for whoever goes on with it, also where the log came from
+another machine. A change of permissions reaches the model as context and never edits the system text.
 """
 
 from __future__ import annotations
@@ -27,19 +20,19 @@ from refold_protocol.session.events import CompactionSettings, Event, LimitSetti
 from refold_protocol.session.messages import Source
 from refold_protocol.session.session_state import NO_SETTINGS, NOTHING_GRANTED, Granted, granted_step
 from refold_protocol.session.token_estimate import UNCONFIGURED, TokenMeterError
-from refold_server.compaction.compaction_plan import bounds_of
-from refold_server.loop.instance import Host
+from refold_server.compaction.compaction_decision import bounds_of
+from refold_server.requests.session_model import Models
 from refold_storage.interface import Store
 
 PERMISSIONS: Final = Source("loop", "permissions")
-"""Who tells the model of a permission mode."""
+"""The source of the notice that tells the model of a permission mode."""
 
 PERMISSIONS_NOW: Final = {
     "ask": "Permissions changed: from now on the user is asked before a tool changes something.",
     "allow": "Permissions changed: from now on tools that change something run without the user being asked.",
     "deny": "Permissions changed: from now on tools that change something do not run.",
 }
-"""What the model is told, by mode."""
+"""The notice, by mode."""
 
 
 class SettingsPatch(Struct, frozen=True, gc=False):
@@ -68,22 +61,22 @@ def patched(before: SessionSettings, patch: SettingsPatch) -> SessionSettings:
 _WIRE_NAMES = {"threshold_ratio": "thresholdRatio", "retain_tokens": "retainTokens"}
 
 
-def check_settings(host: Host, settings: SessionSettings, before: SessionSettings = NO_SETTINGS) -> None:
+def check_settings(models: Models, settings: SessionSettings, before: SessionSettings = NO_SETTINGS) -> None:
     """Raise ConfigError and ProviderError `model.unconfigured` for a model that cannot be used; where model or compaction are
     not those of `before`, ConfigError `compaction` and TokenMeterError for figures that do not go with the model's window."""
-    config = host.call_config(settings)
+    config = models.call_config(settings)
     changed = (settings.model, settings.compaction) != (before.model, before.compaction)
     if settings.compaction is None or not changed:
         return
     model = f"{config.provider}/{config.model}"
     try:
-        window = host.meter(model).profile.window
+        window = models.meter(model).profile.window
     except TokenMeterError as error:
         if error.code != UNCONFIGURED:
             raise
         return  # nobody said how large the window is: then nothing is compacted by itself
     try:
-        bounds_of(host.compaction(model, settings), window)
+        bounds_of(models.compaction(model, settings), window)
     except ConfigError as error:
         reason = error.message.removeprefix(f"{error.key}: ")
         raise ConfigError("compaction", f"{_WIRE_NAMES[error.key]} {reason} (model {model})") from None

@@ -1,12 +1,8 @@
-"""Views of a log: what `session/read` and `refold log` show, as of any seq.
+"""The views of a session's log as of a seq: surface, header, transcript, status, what waits; and the handles they read through.
 
-The views surface, transcript and status of a log that nobody writes and that ends in an open turn balance it in memory, as the
-next writer would on disk. A view as of an earlier seq shows what was then; the events view shows recorded events only. Reads
-through a handle and keeps nothing.
-
-Choice of a handle for a read: the live session's where this process writes it, else one for this read alone.
-
-Way through a long iteration beside which the event loop stays alive.
+Views of a log that nobody writes and that ends in an open turn balance it in memory, as the next writer would on disk. A view
+as of an earlier seq shows what was then; the events view shows recorded events only. Keeps nothing. Long iterations let the
+event loop run in between.
 """
 
 from __future__ import annotations

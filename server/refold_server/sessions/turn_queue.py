@@ -1,4 +1,4 @@
-"""Turns of one session: one at a time, the next queued one behind it, and whoever waits for an end.
+"""The turns of one session: one at a time, then the next queued one, and those who wait for an end.
 
 An end is given to those who wait once it is durable. Must not know who asks; accepts no input itself (`session.py` does).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from math import inf
 from typing import Any, TypeAlias
@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import anyio
 
 from refold_protocol.errors import (
+    InputPendingError,
     InputUnknownError,
     InvariantError,
     LogError,
@@ -36,12 +37,14 @@ from refold_protocol.session.events import (
     TurnEndReason,
 )
 from refold_protocol.session.session_state import PendingInput
-from refold_server.loop.instance import Instance
-from refold_server.loop.turn import TurnControl, run_turn
-from refold_server.requests.session_log import waiting
+from refold_server.loop.turn import TurnControl
+from refold_server.requests.session_log import SessionLog, waiting
 
 Spawn: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
 """Starts a task that outlives the call: the daemon's task group."""
+
+RunTurn: TypeAlias = Callable[[PendingInput, TurnControl], Awaitable[TurnEndReason]]
+"""Runs one turn to its end. Raises LogError when that could not be made durable."""
 
 _log = logging.getLogger(__name__)
 
@@ -50,21 +53,21 @@ class Turns:
     """The turns of one session. `running` is the number of the one that runs or is about to, None when idle; `input` is
     what it was started with."""
 
-    def __init__(self, instance: Instance, spawn: Spawn) -> None:
+    def __init__(self, session_log: SessionLog, run_turn: RunTurn, spawn: Spawn) -> None:
         self.running: int | None = None
         self.input: InputId | None = None
         self.closing = False
         self.closed = False
-        self._instance = instance
-        self._ledger = instance.session_log
+        self._log = session_log
+        self._run_turn = run_turn
         self._spawn = spawn
         self._control = TurnControl()
         self._held: anyio.CancelScope | None = None
         self._changed = anyio.Event()
         self._trouble: RefoldError | None = None
         self._watchers: list[Callable[[], None]] = []
-        self._ledger.handle.watch_durable(self._made_durable)
-        self._ledger.handle.observe(self._accepted)
+        self._log.handle.watch_durable(self._made_durable)
+        self._log.handle.observe(self._accepted)
 
     @property
     def held(self) -> bool:
@@ -83,7 +86,7 @@ class Turns:
         finally:
             self._held = None
             self.run_next()
-            self.tell()
+            self.notify()
 
     def refuse_busy(self) -> None:
         """Raise SessionBusyError while a turn runs, the history is changed, or the session is on its way out."""
@@ -98,7 +101,7 @@ class Turns:
     def take(self) -> int:
         """Reserve the next turn and give its number; `run` or `free` follows. Raises SessionBusyError."""
         self.refuse_busy()
-        self.running = self._ledger.folds.work.last_turn + 1
+        self.running = self._log.folds.work.last_turn + 1
         self._control = TurnControl()
         self._trouble = None
         return self.running
@@ -111,9 +114,9 @@ class Turns:
     def free(self) -> None:
         """Say that the reserved turn is over, or never began."""
         self.running = self.input = None
-        self.tell()
+        self.notify()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake whoever waits for a change, and call those who watch."""
         self._wake()
         for watcher in tuple(self._watchers):
@@ -126,9 +129,9 @@ class Turns:
         return lambda: self._watchers.remove(watcher)
 
     def close(self) -> None:
-        """Say that the session is closed: nothing that waits begins here any more, and whoever waits for it is told."""
+        """Say that the session is closed: nothing that waits begins here any more, and whoever waits for it is woken."""
         self.closing = self.closed = True
-        self.tell()
+        self.notify()
 
     def run(self, given: PendingInput) -> None:
         """Run the reserved turn with `given`, in a task of its own; queued inputs follow it."""
@@ -137,22 +140,22 @@ class Turns:
 
         async def drive() -> None:
             try:
-                await run_turn(self._instance, given, control)
-            except LogError as error:  # the turn could not be ended on disk: whoever waits for it is told
-                _log.error("session %s: %s", self._ledger.handle.id, error.message)
+                await self._run_turn(given, control)
+            except LogError as error:  # the turn could not be ended on disk: whoever waits for it gets the error
+                _log.error("session %s: %s", self._log.handle.id, error.message)
                 self._trouble = error
             except asyncio.CancelledError:  # of this task, and not of the daemon: else all sessions would go with it
                 if anyio.current_effective_deadline() == -inf:
                     raise
-                _log.error("session %s: a plugin cancelled the task of turn %s", self._ledger.handle.id, self.running)
-            except Exception as error:  # noqa: BLE001 - a bug at a turn's end: told likewise, and other sessions go on
-                _log.exception("session %s: the end of turn %s failed", self._ledger.handle.id, self.running)
+                _log.error("session %s: a plugin cancelled the task of turn %s", self._log.handle.id, self.running)
+            except Exception as error:  # noqa: BLE001 - a bug at a turn's end: reported likewise, and other sessions go on
+                _log.exception("session %s: the end of turn %s failed", self._log.handle.id, self.running)
                 self._trouble = InvariantError(f"A bug in refold kept the turn from ending: {error!r}")
             finally:
                 self.running = self.input = None
                 self._forgive()
                 self.run_next()
-                self.tell()
+                self.notify()
 
         self._spawn(drive)
 
@@ -160,30 +163,32 @@ class Turns:
         """Start the turn of the oldest input that waits, if there is one and nothing runs. Left-over steering is a prompt."""
         if self.running is not None or self.held or self.closing or self._trouble is not None:
             return
-        queued = waiting(self._ledger, ("prompt", "steer"))
+        queued = waiting(self._log, ("prompt", "steer"))
         if queued:
             self.take()
             self.run(queued[0])
 
     def knows(self, turn: int) -> bool:
         """Tell whether there is such a turn: one that runs, or that has ended."""
-        return turn == self.running or self._ledger.turn_end(turn) is not None
+        return turn == self.running or self._log.turn_end(turn) is not None
 
     def at(self, seq: int) -> int | None:
         """Give the first turn that was not over at `seq`: the one that ran then, where one did. O(log turns)."""
 
         def end(turn: int) -> float:
-            event = self._ledger.turn_end(turn)
+            event = self._log.turn_end(turn)
             return inf if event is None else event.seq
 
-        turns = range(1, self._ledger.folds.work.last_turn + 1)
+        turns = range(1, self._log.folds.work.last_turn + 1)
         over = bisect_left(turns, seq, key=end)
         return turns[over] if over < len(turns) else None
 
-    def told(self, seq: int, given: InputAccepted) -> int | None:
-        """Give the turn that whoever sent the input of event `seq` was told: the one that steering was to join or a prompt
+    def answered(self, seq: int, given: InputAccepted) -> int | None:
+        """Give the turn that the answer to the input of event `seq` named: the one that steering was to join or a prompt
         started at once, None for a prompt that was queued."""
-        ran, started = self.at(seq), self._ledger.turn_of_input(given.input)
+        ran, started = self.at(seq), self._log.turn_of_input(given.input)
+        if self._is_left_over(given.input):  # also one whose turn was cut off before it joined the history
+            return None
         if given.mode == "steer":
             return ran or self.running
         if ran is None:  # its turn is about to begin
@@ -194,29 +199,36 @@ class Turns:
         """Wait for the durable end of a turn and give its event. Raises TurnMismatchError for a turn that never was, and
         the error that kept its end from becoming durable."""
         while True:
-            event = self._ledger.turn_end(turn)
+            event = self._log.turn_end(turn)
             if event is not None and turn != self.running:
-                if event.seq > self._ledger.handle.durable:
-                    await self._ledger.flush()
+                if event.seq > self._log.handle.durable:
+                    await self._log.flush()
                 return event
             if turn != self.running:
                 raise self._trouble or TurnMismatchError(f"this session has no turn {turn}", turn=turn)
             await self._changed.wait()
 
     async def wait_input(self, given: InputId) -> Event:
-        """Wait for the end of the turn that an input starts. Raises InputUnknownError, as soon as it will start none, and
-        SessionReadOnlyError when the session is closed while it waits."""
+        """Wait for the end of the turn that an input starts. Raises InputUnknownError, as soon as it will start none,
+        InputPendingError for one that an earlier process left, and SessionReadOnlyError when the session is closed while it
+        waits."""
         while True:
-            turn = self._ledger.turn_of_input(given)
-            waits = any(one.input == given for one in self._ledger.folds.pending)
-            if turn is not None and not (waits and self._ledger.turn_end(turn)):  # else a crash cut that turn before it joined
+            turn = self._log.turn_of_input(given)
+            waits = any(one.input == given for one in self._log.folds.pending)
+            if turn is not None and not (waits and self._log.turn_end(turn)):  # else a crash cut that turn before it joined
                 return await self.wait(turn)
             if not waits:
                 raise InputUnknownError(f"input {given} started no turn in this session", input=given)
             if self.closed:
-                session = self._ledger.handle.id
+                session = self._log.handle.id
                 message = f"session {session} was closed here before input {given} started its turn"
                 raise SessionReadOnlyError(message, session=session)
+            if self._is_left_over(given):
+                raise InputPendingError(
+                    f"input {given} waits since an earlier process ended before it ran; turn/start with this input runs it, "
+                    "input/withdraw takes it back",
+                    input=given,
+                )
             await self._changed.wait()
 
     async def interrupt(self, turn: int, cause: AbortCause) -> TurnEndReason | None:
@@ -227,7 +239,7 @@ class Turns:
         if turn == self.running:
             self._control.interrupt(cause)
         elif not self.knows(turn):
-            if self.running is None and self._ledger.folds.work.last_turn == 0:
+            if self.running is None and self._log.folds.work.last_turn == 0:
                 return None
             raise TurnMismatchError(f"this session has no turn {turn}", turn=turn)
         event = await self.wait(turn)
@@ -247,9 +259,14 @@ class Turns:
             self._control.interrupt(cause)
         await self._idle()
 
+    def _is_left_over(self, given: InputId) -> bool:
+        """Tell whether an input waits since an earlier instance, and nobody started it in this one."""
+        opened_at = self._log.opened_at
+        return given != self.input and any(one.input == given and one.seq <= opened_at for one in self._log.folds.pending)
+
     def _compacted_first(self, seq: int) -> bool:
         """Tell whether the history was compacted between an input and its turn, so that it was queued."""
-        for event in self._ledger.handle.read(seq + 1):
+        for event in self._log.handle.read(seq + 1):
             if event.type in ("compact/end", "turn/start"):
                 return event.type == "compact/end"
         return False
@@ -265,13 +282,13 @@ class Turns:
     def _made_durable(self, durable: int) -> None:
         del durable
         if self._trouble is not None and self.running is None and self._forgive():
-            self.run_next()  # what was queued behind the turn that could not be kept runs after all
-            self.tell()
+            self.run_next()  # what was queued after the turn that could not be kept runs after all
+            self.notify()
 
     def _forgive(self) -> bool:
         """Forget the trouble of the last turn once its end is on disk; tell whether it was forgotten."""
-        end = None if self._trouble is None else self._ledger.turn_end(self._ledger.folds.work.last_turn)
-        if end is None or end.seq > self._ledger.handle.durable:
+        end = None if self._trouble is None else self._log.turn_end(self._log.folds.work.last_turn)
+        if end is None or end.seq > self._log.handle.durable:
             return False
         self._trouble = None
         return True

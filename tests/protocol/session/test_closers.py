@@ -117,7 +117,8 @@ def test_a_fork_that_was_cut_in_an_open_turn_is_closed_as_forked() -> None:
     log = _with_calls("c1")
     forked = interrupted_turn_closers(log.events, FORKED)
     assert forked[-1].data == TurnEnd(1, FORKED)
-    assert forked[:-1] == interrupted_turn_closers(log.events)[:-1]
+    crashed = interrupted_turn_closers(log.events)
+    assert [one.type for one in forked] == [one.type for one in crashed]
 
 
 def test_a_compaction_that_was_open_between_turns_is_all_that_is_closed() -> None:
@@ -272,3 +273,18 @@ def test_closers_follow_from_the_fold_and_from_the_events_alike(log: Log) -> Non
     assert closers_of(log.work, time) == interrupted_turn_closers(log.events)
     again = tuple(draft.time for draft in interrupted_turn_closers(list(log.events)))
     assert set(again) <= {time}
+
+
+def test_a_call_that_a_fork_was_cut_in_says_so_and_names_no_crash() -> None:
+    log = _with_calls("ran", "waited")
+    log.call("ran")
+    told = {
+        str(draft.data.call_id): (text_of(draft.data.content), draft.data.error)
+        for draft in interrupted_turn_closers(log.events, FORKED)
+        if isinstance(draft.data, ToolResult)
+    }
+    assert told["ran"][1] == ToolErrorInfo("Forked", "TOOL_OUTCOME_UNKNOWN")
+    assert told["waited"][1] == ToolErrorInfo("Forked", "TOOL_NOT_STARTED")
+    assert "The session was forked while this tool ran" in told["ran"][0]
+    assert "forked before the tool started" in told["waited"][0]
+    assert not any("interrupted" in text for text, _ in told.values())

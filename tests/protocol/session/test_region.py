@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from refold_protocol.session.codec import seal
 from refold_protocol.session.events import AssistantMessage, Draft, Event, ToolResult, UserMessage
 from refold_protocol.session.messages import Block, Source, TextBlock, ToolCallBlock, text_content
-from refold_server.compaction.compaction_plan import COMPACTION, Region, ranges_of, region_of
+from refold_server.compaction.compaction_decision import COMPACTION, Region, ranges_of, region_of
 
 CLIENT = Source("client")
 

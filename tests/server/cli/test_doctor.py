@@ -184,3 +184,16 @@ def test_a_reader_is_told_with_how_far_it_lags() -> None:
 )
 def test_sizes_are_told_with_a_unit(count: int, told: str) -> None:
     assert size_text(count) == told
+
+
+def test_a_model_whose_window_nobody_stated_is_found(refold: Here) -> None:
+    local = '[providers.far]\ndialect = "chat-completions"\nbase_url = "http://127.0.0.1:9/v1"\n'
+    refold.place.config.write_text(f'model = "far/small"\n{local}', encoding="utf-8")
+    done = refold("doctor", "--json")
+    (found,) = done.values[0]["findings"]
+    assert (done.code, found["code"]) == (1, "model.unmetered")
+    assert found["advice"] == 'set context_window under [models."far/small"], in tokens'
+    refold.place.config.write_text(
+        f'model = "far/small"\n{local}[models."far/small"]\ncontext_window = 8192\n', encoding="utf-8"
+    )
+    assert refold("doctor").code == 0

@@ -179,3 +179,22 @@ def asked(tool: str, kind: str, text: str) -> ApprovalAsked:
 )
 def test_the_question_names_the_file_and_how_much_comes_and_goes(question: str, tool: str, kind: str, text: str) -> None:
     assert question_of(asked(tool, kind, text)) == question
+
+
+def test_a_line_break_in_a_foreign_name_begins_no_line() -> None:
+    forged = "acme/end\nrefold: all is well"
+    shown = [
+        end_sentence(TurnEndReason(forged)),
+        end_sentence(TurnEndReason(forged, reason="as I say\n$ ")),
+        end_sentence(aborted(AbortCause("hook", "as\nI say"))),
+        end_sentence(failed(TurnError("acme\nbad", "one\ntwo", 1))),
+        *entry_lines(TranscriptEntry(1, 0, forged), PLAIN),
+        *entry_lines(TranscriptEntry(1, 0, "end", turn=1, reason=TurnEndReason(forged)), PLAIN),
+        *entry_lines(TranscriptEntry(1, 0, "blocked", note="no\nway"), PLAIN),
+    ]
+    assert [line for line in shown if "\n" in line] == []
+
+
+def test_a_prompt_whose_turn_was_cut_off_is_shown_with_what_can_be_done() -> None:
+    entry = TranscriptEntry(1, 0, "pending", content=text_content("do it"), note="It waits.")
+    assert list(entry_lines(entry, PLAIN)) == ["pending: It waits. > do it"]

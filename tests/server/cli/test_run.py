@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.chat_stream import reply
 from tests.support.commands import Here, there
 from tests.support.daemons import Place, types
+from tests.support.fake_provider import FakeProvider, answer
 
 REPLY = {"text": "Forty-two."}
 LOOK = {"text": "I look.", "calls": [{"name": "list_files"}]}
@@ -158,3 +160,14 @@ def test_the_limit_of_output_tokens_ends_with_five_and_keeps_the_text(refold: He
     assert (done.code, done.lines[0]) == (5, "Forty-")
     assert "turn was cut off at the limit of output tokens" in done.err
     assert "tool/call" not in types(refold.events(done.session))
+
+
+def test_a_model_whose_window_nobody_stated_is_named_once_for_a_session(refold: Here) -> None:
+    with FakeProvider() as provider:
+        provider.play([answer(reply("one")), answer(reply("two"))])
+        refold.place.provider(provider.base_url)
+        first = refold("run", "go")
+        second = refold("run", "go on", "--session", first.session)
+    assert (first.code, second.code) == (0, 0)
+    assert 'set context_window under [models."fake/small"]. Until then this session is not metered' in first.err
+    assert second.err == ""

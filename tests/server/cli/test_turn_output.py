@@ -10,6 +10,8 @@ from refold_protocol.session.events import (
     ApprovalSubject,
     AssistantChunk,
     AssistantMessage,
+    CompactEnd,
+    CompactStart,
     Draft,
     EventData,
     LlmRetry,
@@ -17,11 +19,13 @@ from refold_protocol.session.events import (
     ToolCall,
     ToolResult,
     TurnEnd,
+    TurnError,
 )
 from refold_protocol.session.messages import Chunk, ReasoningDelta, TextDelta, Usage, UsageChunk, text_content
 from refold_server.cli.formatting import subject_lines
 from refold_server.cli.terminal import Style
 from refold_server.cli.turn_output import Target, TurnFormatter
+from tests.support.logs import HEADER
 
 
 def chunk(given: Chunk) -> AssistantChunk:
@@ -129,3 +133,11 @@ def test_a_diff_is_shown_in_its_colours() -> None:
     lines = list(subject_lines(ASKED.subject, Style(colour=True)))
     assert lines == ["\x1b[31m-one\x1b[0m", "\x1b[32m+two\\x1b[2J\x1b[0m", " context"]
     assert list(subject_lines(ApprovalSubject("command", "-a"), Style(colour=True))) == ["-a"]
+
+
+def test_a_compaction_is_told_while_it_runs_and_how_it_ended() -> None:
+    start = CompactStart("pressure", (1, 2), "Sum up.", HEADER.config, 1)
+    assert told(start)[Target.NOTES] == "(the older part of the history is being summed up)\n"
+    assert told(CompactEnd())[Target.NOTES] == "(it was summed up)\n"
+    failed = CompactEnd(TurnError("compaction.failed", "The summary says\nnothing."))
+    assert told(failed)[Target.NOTES] == "(it was not summed up: The summary says nothing.)\n"

@@ -12,12 +12,13 @@ import anyio
 import pytest
 
 from refold_protocol.errors import ApprovalSettledError
-from refold_protocol.ids import ApprovalId
+from refold_protocol.ids import ApprovalId, CallId
 from refold_protocol.session.events import AbortCause, ApprovalAsked, ApprovalDecided, Event, ToolResult
 from refold_protocol.session.messages import Source, text_of
 from refold_server.config import Mode
 from refold_server.loop.approvals import Question
 from refold_server.sessions.session import Session
+from refold_server.tools.tool_runner import Proposed, ToolAnswer
 from tests.support.loop_host import Script, ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, assert_proven, echo, end_of, last, scripted_session, turn, types
 from tests.support.memory_store import MemoryStore
@@ -233,3 +234,28 @@ async def test_a_permission_is_on_disk_before_anything_runs() -> None:
             session.instance.approvals.answer(seen[0].id, "allowed", "once", PERSON)
             await session.turns.wait(1)
         assert not result_of(session).is_error
+
+
+async def test_a_call_that_was_stopped_before_anybody_was_asked_says_that_it_did_not_run() -> None:
+    """A change is worked out before it is asked about: the `tool/call` is recorded then, and nothing ran."""
+
+    class Slow(ScriptedHost):
+        async def propose(self, call_id: CallId, name: str, arguments: str) -> Proposed | ToolAnswer | None:
+            working.set()
+            await anyio.sleep_forever()
+            raise AssertionError("unreachable")
+
+    working = anyio.Event()
+    host = Slow(ScriptedProvider(calls(("c1", "write", "{}"))), {"write": echo})
+    host.alone = {"write"}
+    async with asked(host) as (session, seen, _):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(turn, session)
+            await working.wait()
+            await session.interrupt(1, AbortCause("user"))
+        result = result_of(session)
+        assert result.error is not None
+        assert result.error.code == "ABORTED_BEFORE_DISPATCH"
+        assert text_of(result.content) == "This call did not run: the turn was stopped first."
+        assert seen == []
+        assert_proven(session)

@@ -11,7 +11,7 @@ from refold_protocol.session.events import CompactEnd, CompactStart, CompactSumm
 from refold_protocol.session.messages import CallConfig, Usage, text_of
 from refold_protocol.session.request import Request, rebuild_summary
 from refold_protocol.session.surface import fold_surface
-from refold_server.compaction.compaction_plan import COMPACTION
+from refold_server.compaction.compaction_decision import COMPACTION
 from refold_server.config import CompactionConfig
 from refold_server.sessions.session_registry import compact_session
 from refold_server.sessions.session_settings import SettingsPatch
@@ -200,13 +200,13 @@ async def test_a_request_for_a_summary_is_compared_with_the_log_also_where_only_
         await turn(session, "one")
         await turn(session, "two")
         checked: list[bytes] = []
-        check = session.instance.live_check.check
+        check = session.instance.model.live_check.check
 
         async def counting(request: Request, body: bytes) -> None:
             checked.append(body)
             await check(request, body)
 
-        session.instance.live_check.check = counting  # type: ignore[method-assign]
+        session.instance.model.live_check.check = counting  # type: ignore[method-assign]
         await compact_session(session)
         assert checked == [around.scripted.bodies[-1]]
         assert not around.results.are_shortened, "a summary is no shortened result"

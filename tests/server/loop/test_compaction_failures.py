@@ -22,7 +22,7 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.messages import BlockStart, TextDelta, text_content
 from refold_protocol.session.token_estimate import TokenMeterError
-from refold_server.compaction.compaction_plan import CompactionError
+from refold_server.compaction.compaction_decision import CompactionError
 from refold_server.config import CompactionConfig
 from refold_server.sessions.session import Session
 from refold_server.sessions.session_registry import compact_session

@@ -8,7 +8,7 @@ import pytest
 
 from refold_protocol.session.events import CompactEnd, CompactSummary, RequestSent, UserMessage
 from refold_protocol.session.messages import Usage, text_of
-from refold_server.compaction.compaction_plan import CompactionError
+from refold_server.compaction.compaction_decision import CompactionError
 from refold_server.plugins import SUMMARISE, Summarising, Summary
 from refold_server.sessions.session import Session
 from refold_server.sessions.session_registry import compact_session

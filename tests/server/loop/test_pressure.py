@@ -177,6 +177,8 @@ async def test_an_overflow_after_that_ends_the_turn_with_the_numbers() -> None:
         assert error.status == 400
         assert "9,000 tokens asked, the window holds 8,192" in error.message
         assert "compacted once in this turn" in error.message
+        assert "By estimate the window has 100,000 tokens" in error.message
+        assert "of it event " in error.message
         assert len(of(session, CompactSummary)) == 1
         assert end_of(await turn(session, "four")) == "completed"
         assert_proven(session)
@@ -238,4 +240,34 @@ async def test_a_summary_call_that_does_not_fit_is_tried_with_less_under_a_start
         assert kinds == ["provider.contextOverflow", None]
         sent = [data for data in of(session, RequestSent) if isinstance(data, RequestSent) and data.purpose == "summary"]
         assert [data.attempt for data in sent] == [1, 1]
+        assert_proven(session)
+
+
+async def test_at_most_two_summaries_are_asked_for_in_one_turn_and_failures_make_the_next_turns_wait(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    blank = [says(""), says("")]
+    around = host(says(STORY), says(STORY), says(STORY), *blank, says("a"), says("b"), *blank, says("c"), says("d"), says("e"))
+    around.policy = CompactionConfig(attempts=5)
+    async with scripted_session(around) as session:
+        for prompt in ("one", "two", "three"):
+            await turn(session, prompt)
+        asked: list[int] = []
+        with caplog.at_level(logging.WARNING):
+            for prompt in ("four", "five", "six", "seven", "eight"):
+                before = len(around.scripted.requests)
+                assert end_of(await turn(session, prompt)) == "completed"
+                asked.append(len(around.scripted.requests) - before - 1)
+        assert asked == [2, 0, 2, 0, 0], "one turn goes by after the first failure, two after the second"
+        assert_proven(session)
+
+
+async def test_a_refusal_of_the_provider_waits_for_no_turn_to_go_by() -> None:
+    failing = [says(""), says(""), says("a")]
+    around = host(*[says(STORY)] * 3, *failing, [OVERFLOW], says("Two stories."), says("b"))
+    async with scripted_session(around) as session:
+        for prompt in ("one", "two", "three", "four"):
+            await turn(session, prompt)
+        assert end_of(await turn(session, "five")) == "completed"
+        assert len(of(session, CompactSummary)) == 1
         assert_proven(session)

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from refold_protocol.errors import ProviderError
-from refold_protocol.session.events import AbortCause, AssistantMessage, ToolCall, ToolResult
+from refold_protocol.session.events import AbortCause, AssistantMessage, ContextMessage, ToolCall, ToolResult
 from refold_protocol.session.messages import BlockStart, ToolCallDelta, text_content, text_of
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, assert_proven, echo, end_of, last, scripted_session, turn, types
@@ -190,3 +190,28 @@ async def test_a_stopped_turn_keeps_the_answers_that_are_there_in_the_order_of_t
         ]
         assert "ask again" in text_of(results[1].content)
         assert_proven(session)
+
+
+async def test_a_reply_that_was_cut_off_in_its_calls_names_each_to_the_person_and_to_the_model() -> None:
+    cut = calls(("c0", "look", '{"path":"a"}'), ("c1", "write", '{"path":"b","text":"li'), finish="length")
+    provider = ScriptedProvider(cut, says("go on"))
+    host = ScriptedHost(provider, {"look": echo, "write": echo})
+    async with scripted_session(host) as session:
+        assert end_of(await turn(session)) == "max-tokens"
+        note = last(session, ContextMessage)
+        assert isinstance(note, ContextMessage)
+        assert text_of(note.content).split("\n")[1:] == [
+            '- look, whole: {"path":"a"}',
+            '- write, cut off: {"path":"b","text":"li',
+        ]
+        assert host.ran == []
+        await turn(session, "go on")
+        told = [text_of(message.content) for message in provider.requests[-1].history]
+        assert any("- write, cut off" in text for text in told)
+        assert_proven(session)
+
+
+async def test_a_reply_that_was_cut_off_in_its_text_needs_no_note() -> None:
+    async with scripted_session(ScriptedHost(ScriptedProvider(says("Half", finish="length")))) as session:
+        await turn(session)
+        assert "context/message" not in types(session)

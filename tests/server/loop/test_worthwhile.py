@@ -12,7 +12,7 @@ import pytest
 from refold_protocol.session.events import CompactStart, CompactSummary, Replace, ToolResult
 from refold_protocol.session.messages import Chunk, UsageChunk, text_of
 from refold_protocol.session.request import Request
-from refold_server.compaction.compaction_plan import is_summary
+from refold_server.compaction.compaction_decision import is_summary
 from refold_server.sessions.session import Session
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls
 from tests.support.loop_host import says as says_with_usage
@@ -56,7 +56,7 @@ async def test_each_compaction_stands_for_much_that_is_new(header: int) -> None:
     """Header and tail (6,400 tokens) are just below the threshold of 32,000, or above it: at the brim (36,000) less stays."""
     around = host(Storyteller())
     async with scripted_session(around) as session:
-        session.instance.system = "s" * header
+        session.instance.model.system = "s" * header
         meter = around.meter("scripted/small")
         for _ in range(100):
             assert end_of(await turn(session)) == "completed"
@@ -72,7 +72,7 @@ async def test_each_compaction_stands_for_much_that_is_new(header: int) -> None:
 async def test_where_no_room_can_come_no_summary_is_asked_for() -> None:
     around = host(Storyteller())
     async with scripted_session(around) as session:
-        session.instance.system = "s" * (WINDOW - 1_000)
+        session.instance.model.system = "s" * (WINDOW - 1_000)
         for _ in range(10):
             assert end_of(await turn(session)) == "completed"
         assert of_type(session, CompactStart) == []
@@ -87,7 +87,7 @@ async def test_a_result_that_the_model_has_not_read_yet_is_not_cut_while_the_req
     around = ScriptedHost(ScriptedProvider(says(STORY), calls(("a", "look", "{}")), says("Many words.")), {"look": big})
     around.window = WINDOW
     async with scripted_session(around) as session:
-        session.instance.system = "s" * 27_500
+        session.instance.model.system = "s" * 27_500
         await turn(session, "one")
         await turn(session, "two")
         pressure = around.meter("scripted/small").measure(session.session_log)

@@ -107,7 +107,7 @@ async def test_messages_are_copied_so_that_changing_them_later_changes_nothing()
     ) as session:
         await turn(session)
         await turn(session)
-        assert session.instance.prefix == (user("opener"),)
+        assert session.instance.model.prefix == (user("opener"),)
         assert len(given) == 3
         assert_rebuilt(session, provider)
 
@@ -139,7 +139,7 @@ async def test_a_cancelled_composition_is_thrown_away_and_composed_anew_in_the_n
         reason = await session.turns.interrupt(number, AbortCause("user"))
         assert reason is not None
         assert reason.kind == "aborted"
-        assert session.instance.prefix is None
+        assert session.instance.model.prefix is None
         assert end_of(await turn(session, "again")) == "completed"
         assert composed == (["degraded", "whole"] if swallows else ["whole"])
         assert spoken(provider) == ["whole", "go", "again"]

@@ -226,7 +226,7 @@ async def test_a_handler_that_denies_once_it_was_interrupted_changes_nothing_abo
         reason = await session.turns.interrupt(number, AbortCause("user"))
         assert reason is not None
         assert reason.kind == "aborted"
-        assert [code for _, _, code in results(session)] == ["TOOL_OUTCOME_UNKNOWN"]
+        assert [code for _, _, code in results(session)] == ["ABORTED_BEFORE_DISPATCH"]
         assert end_of(await turn(session)) == "completed"
         assert_rebuilt(session, provider)
 

@@ -92,7 +92,7 @@ async def test_what_was_bent_in_the_caches_of_the_loop_is_caught_on_the_first_re
         await turn(session, "the truth")
         force_setattr(session.session_log.folds.request_state.history[0], "content", (TextBlock("a lie"),))
         host.model = "another"
-        session.instance.anchored = False  # as after a change of settings: the config is resolved anew
+        session.instance.model.anchored = False  # as after a change of settings: the config is resolved anew
         kind, message = reason_of(await turn(session, "go on"))
         assert kind == "invariant"
         assert "history message 1" in message

@@ -82,10 +82,10 @@ async def test_progress_of_a_turn_whose_end_cannot_be_recorded_ends(monkeypatch:
         told.append((notice.value.kind, notice.value.message))
 
     async def broken(instance: Instance, given: PendingInput, control: object) -> None:
-        instance.session_log.append(*instance.opening(), Draft(TurnStart(1, Trigger("message", given.source, given.input))))
+        instance.session_log.append(Draft(TurnStart(1, Trigger("message", given.source, given.input))))
         raise ZeroDivisionError("says the test")
 
-    monkeypatch.setattr("refold_server.sessions.turn_queue.run_turn", broken)
+    monkeypatch.setattr(Instance, "run_turn", broken)
     async with scripted_session(ScriptedHost(ScriptedProvider())) as session:
         progress = Progress(notify)
         accepted, number, _ = await session.start(text_content("go"), CLIENT)

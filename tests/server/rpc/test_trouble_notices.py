@@ -46,3 +46,31 @@ async def test_a_trouble_is_told_once_however_often_it_is_met_and_that_it_is_ove
             ("session/trouble", SessionTroubleNotice(NAME, "cleared", tail, "The log can be written again.")),
         ]
     assert caplog.text == ""
+
+
+async def test_a_model_whose_window_nobody_stated_is_named_once_in_a_session() -> None:
+    told: list[tuple[str, SessionTroubleNotice]] = []
+
+    def notify(method: str, params: object) -> None:
+        assert isinstance(params, SessionTroubleNotice)
+        told.append((method, params))
+
+    async with scripted_session(ScriptedHost(ScriptedProvider(says("one"), says("two")))) as session:
+        TroubleNotices(notify).watch(session)
+        assert told == [], "not before there is a turn"
+        await turn(session)
+        await turn(session)
+    (named,) = told
+    assert (named[0], named[1].kind) == ("session/trouble", "model.unconfigured")
+    assert 'set context_window under [models."scripted/small"]' in named[1].message
+    assert "not metered, and its history is never compacted" in named[1].message
+
+
+async def test_a_model_with_a_window_is_no_trouble() -> None:
+    told: list[object] = []
+    host = ScriptedHost(ScriptedProvider(says("one")))
+    host.window = 100_000
+    async with scripted_session(host) as session:
+        TroubleNotices(lambda _, params: told.append(params)).watch(session)
+        await turn(session)
+    assert told == []

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from refold_protocol.errors import ConfigError
 from refold_protocol.session.events import CompactionSettings, CompactStart, LimitSettings, SessionSettings
 from refold_protocol.session.messages import Chunk, UsageChunk
-from refold_server.compaction.compaction_plan import policy_of
+from refold_server.compaction.compaction_decision import policy_of
 from refold_server.config import CompactionConfig
 from refold_server.sessions.session import Session
 from refold_server.sessions.session_registry import Sessions

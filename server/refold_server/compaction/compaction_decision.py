@@ -1,21 +1,9 @@
-"""Owns the region of a compaction: which nodes, from the surface's head on, one summary may stand for.
+"""The decision of a compaction: whether the history is made shorter, which nodes are summed up, which results are cut.
 
-A region never divides a call from its result: the request behind it would begin with a result that nobody asked for, and
-providers refuse that for ever. Pure; what a node costs comes in as a figure. When to compact is not known here.
-
-Owns what the settings of compaction come to for a session and a window: from how many tokens on, and how many stay.
-
-Pure. Figures are tokens as the session model's meter counts them, whichever model sums up.
-
-Owns the plan of a compaction: which nodes are summed up, and how long the summary may be, so that the call fits.
-
-Pure. Estimates may be far from what a provider counts; where one counted, or refused, all figures are scaled by how far.
-
-Owns the words around a summary: how a model is asked for one, and what it later finds in place of its history.
-
-Both are recorded where they are used, so that they may change in a later release. Pure.
-
-Owns the error of a compaction that changed nothing, and which failures are worth another try.
+Pure: what nodes cost and how full the window is come in as figures. Figures are tokens as the session model's meter counts
+them, whichever model sums up. A region never divides a call from its result: the request that follows would begin with a
+result that nobody asked for, and providers refuse that for ever. Estimates may be far from what a provider counts; where one
+counted, or refused, all figures are scaled by how far.
 """
 
 from __future__ import annotations
@@ -31,10 +19,12 @@ from refold_protocol.session.events import Event, SeqRange, SessionSettings, Too
 from refold_protocol.session.messages import Source
 from refold_protocol.session.meter import Pressure
 from refold_protocol.session.surface import calls_of
+from refold_protocol.session.token_estimate import MeterProfile
+from refold_server.compaction.result_cuts import Cut, before_tail, cuts_of, message_cuts
 from refold_server.config import CompactionConfig
 
 COMPACTION = Source("loop", "compaction")
-"""Whose the message is that stands for a region."""
+"""The source of the message that stands for a region."""
 
 
 class Region(Struct, frozen=True, gc=False):
@@ -47,14 +37,14 @@ class Region(Struct, frozen=True, gc=False):
 
 
 def region_of(nodes: Sequence[Event], prices: Sequence[int], retain: int, most: int | None = None) -> Region | None:
-    """Give the largest region that leaves at least `retain` tokens behind it and costs at most `most` (None: any).
+    """Give the largest region that leaves at least `retain` tokens after it and costs at most `most` (None: any).
 
     `prices` has the tokens of each node, in the surface's order. None where no such region is worth a summary: there is no
     place to cut, or what could be summed up is one summary. O(nodes).
     """
-    behind, tokens, found = sum(prices), 0, 0
+    total, tokens, found = sum(prices), 0, 0
     for cut, price in _cuts(nodes, prices):
-        if behind - price < retain or (most is not None and price > most):
+        if total - price < retain or (most is not None and price > most):
             break
         found, tokens = cut, price
     if found == 0 or (found == 1 and is_summary(nodes[0])):
@@ -90,14 +80,14 @@ def _cuts(nodes: Sequence[Event], prices: Sequence[int]) -> Iterator[tuple[int, 
 
 
 _WORTH: Final = 10
-"""Room is made for a while where at least one in so many tokens of the window becomes free."""
+"""A compaction is worth its call where at least one in so many tokens of the window becomes free."""
 
 RETAINED_SHARE: Final = 0.16
 """The share of the window that stays as it is at the end of the history, where nothing else is set."""
 
 
 def policy_of(configured: CompactionConfig, settings: SessionSettings) -> CompactionConfig:
-    """Give what holds for a session: field by field, what it says itself goes before the configuration."""
+    """Give the compaction settings of a session: field by field, its own go before the configuration's."""
     given = settings.compaction
     if given is None:
         return configured
@@ -114,19 +104,20 @@ class Bounds(Struct, frozen=True, gc=False):
 
     @property
     def hard_threshold(self) -> int:
-        """From how many tokens on room is made whatever it costs: half-way from the threshold to the window's end."""
+        """From how many tokens on the history is made shorter whatever it costs: half-way from the threshold to the window's
+        end."""
         return (self.threshold + self.window) // 2
 
     @property
     def worth(self) -> int:
-        """How many tokens must be new to a summary before the brim, and become free where results are cut. Where header and
-        tail alone come near the threshold, each message would else be summed up by itself: for a whole request each time, and
-        the cache behind it."""
+        """How many tokens must be new to a summary below the hard threshold, and become free where results are cut. Where
+        header and tail alone come near the threshold, each message would else be summed up by itself: for a whole request each
+        time, and the cache after it."""
         return self.window // _WORTH
 
     @property
     def least(self) -> int:
-        """The same at the brim, where room is needed: from fewer tokens no room comes that is worth a call."""
+        """The same above the hard threshold: fewer tokens are not worth a call there either."""
         return self.worth // 4
 
 
@@ -154,36 +145,36 @@ class Plan(Struct, frozen=True, gc=False):
     cap: int
 
 
-class Ground(Struct, frozen=True):
-    """What a plan is made from. `nodes` and `prices` are the surface's. Estimates: `beside` of what a summary call costs beside
-    the region (header and instructions), `frame` of a summary without a word. `window` is that of the model that sums up,
-    `most` its settings' bound of a summary; `scale` is by how much a provider counts more than was estimated."""
+class PlanInput(Struct, frozen=True):
+    """What a plan is made from. `nodes` and `prices` are the surface's. Estimates: `overhead` of what a summary call costs
+    besides the region (header and instructions), `frame` of a summary without a word. `window` is that of the model that sums
+    up, `most` its settings' bound of a summary; `scale` is by how much a provider counts more than was estimated."""
 
     nodes: Sequence[Event]
     prices: Sequence[int]
-    beside: int
+    overhead: int
     frame: int
     window: int
     most: int
     scale: float = 1.0
 
 
-def planned(ground: Ground, retain: int, region_most: int | None = None) -> Plan | None:
+def planned(given: PlanInput, retain: int, region_most: int | None = None) -> Plan | None:
     """Plan the compaction of all but `retain` tokens, of a region that costs at most `region_most` by estimate. None where
     nothing can be summed up."""
-    plans = (_planned(ground, retain, region_most, share) for share in _SHARES)
+    plans = (_planned(given, retain, region_most, share) for share in _SHARES)
     return next((plan for plan in plans if plan is not None), None)
 
 
-def _planned(ground: Ground, retain: int, region_most: int | None, share: int) -> Plan | None:
-    reserve = max(1, min(ground.most, ground.window // share))
-    room = int((ground.window - reserve) / ground.scale) - ground.beside
-    most = room if region_most is None else min(room, region_most)
-    region = region_of(ground.nodes, ground.prices, int(retain / ground.scale), most)
-    if region is None or region.tokens <= ground.frame:
+def _planned(given: PlanInput, retain: int, region_most: int | None, share: int) -> Plan | None:
+    reserve = max(1, min(given.most, given.window // share))
+    fits = int((given.window - reserve) / given.scale) - given.overhead
+    most = fits if region_most is None else min(fits, region_most)
+    region = region_of(given.nodes, given.prices, int(retain / given.scale), most)
+    if region is None or region.tokens <= given.frame:
         return None
-    left = ground.window - int((ground.beside + region.tokens) * ground.scale)
-    return Plan(region, max(1, min(ground.most, left)))
+    left = given.window - int((given.overhead + region.tokens) * given.scale)
+    return Plan(region, max(1, min(given.most, left)))
 
 
 def scale_of(pressure: Pressure, bounds: Bounds, *, refused: bool = False) -> float:
@@ -192,6 +183,102 @@ def scale_of(pressure: Pressure, bounds: Bounds, *, refused: bool = False) -> fl
     estimated = max(1, pressure.header + pressure.surface)
     counted = max(pressure.tokens, bounds.window if refused else 0)
     return max(1.0, counted / estimated)
+
+
+class WindowUsage(Struct, frozen=True):
+    """How full the window of a session's next model is, and in which bounds its history is kept. `refused`: a provider said
+    that the request does not fit."""
+
+    profile: MeterProfile
+    policy: CompactionConfig
+    bounds: Bounds
+    pressure: Pressure
+    refused: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """The pressure; of a request that was refused, at least the window."""
+        return max(self.pressure.tokens, self.bounds.window if self.refused else 0)
+
+    @property
+    def scale(self) -> float:
+        """By how much a provider counts more than estimates say."""
+        return scale_of(self.pressure, self.bounds, refused=self.refused)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the request reaches the threshold."""
+        return self.tokens >= self.bounds.threshold
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether the history must become shorter whatever it costs."""
+        return self.tokens >= self.bounds.hard_threshold
+
+
+class Decision(Struct, frozen=True):
+    """What is done: results are cut, then a region is summed up."""
+
+    cuts: tuple[Cut, ...] = ()
+    plan: Plan | None = None
+
+
+_LESS: Final = 4
+"""One in so many tokens of the tail stays where the tail is what fills the window."""
+
+
+def decide(usage: WindowUsage, given: PlanInput) -> Decision:
+    """Decide how a history that is due becomes shorter. Large results before the tail are cut first, which costs no call, where
+    that is enough for a while. What is summed up is not cut before: the summary would be made from less and paid in full.
+    Results after the region are cut where a summary alone would not be enough."""
+    cuts = _cuts_in(usage, given, 0, before_tail(given.prices, int(usage.bounds.retain / usage.scale)))
+    if _is_enough(usage, cuts):
+        return Decision(cuts)
+    plan = _worthwhile(usage, given)
+    if plan is None:  # below the hard threshold, what the model has not read yet would be cut from every result
+        return Decision(last_cuts(usage, given) if usage.is_urgent else ())
+    if usage.tokens - _news(usage, given, plan) < usage.bounds.hard_threshold:
+        return Decision((), plan)
+    cuts = _cuts_in(usage, given, plan.region.count, len(given.nodes))
+    return Decision(cuts, None if _is_enough(usage, cuts) else plan)
+
+
+def last_cuts(usage: WindowUsage, given: PlanInput) -> tuple[Cut, ...]:
+    """Give everything that can be cut where nothing can be summed up: a message that takes the window by itself must not make a
+    session useless."""
+    return (
+        *_cuts_in(usage, given, 0, len(given.nodes)),
+        *message_cuts(given.nodes, given.prices, usage.profile),
+    )
+
+
+def _worthwhile(usage: WindowUsage, given: PlanInput) -> Plan | None:
+    """Plan a compaction that is worth its call: much of what is summed up was in no summary before. Above the hard threshold a
+    smaller one is taken as well, and less stays at the end, so that the next one is not due at once."""
+    bounds = usage.bounds
+    plan = planned(given, bounds.retain)
+    if plan is not None and _news(usage, given, plan) >= bounds.worth:
+        return plan
+    if not usage.is_urgent:
+        return None
+    plan = planned(given, bounds.retain // _LESS) or plan
+    return plan if plan is not None and _news(usage, given, plan) >= bounds.least else None
+
+
+def _news(usage: WindowUsage, given: PlanInput, plan: Plan) -> float:
+    """Give how many tokens of a plan's region no summary stands for yet, as the provider counts them."""
+    known = given.prices[0] if is_summary(given.nodes[0]) else 0
+    return (plan.region.tokens - known) * usage.scale
+
+
+def _cuts_in(usage: WindowUsage, given: PlanInput, first: int, end: int) -> tuple[Cut, ...]:
+    return cuts_of(given.nodes[first:end], given.prices[first:end], usage.profile)
+
+
+def _is_enough(usage: WindowUsage, cuts: tuple[Cut, ...]) -> bool:
+    """Tell whether cuts alone are enough for a while."""
+    saved = sum(cut.saved for cut in cuts) * usage.scale
+    return bool(cuts) and saved >= usage.tokens - (usage.bounds.threshold - usage.bounds.worth)
 
 
 _ASKED: Final = """\
@@ -217,7 +304,7 @@ _CLOSING: Final = "\n</summary>"
 
 
 def instructions(wishes: str | None = None) -> str:
-    """Give what asks for a summary, with what a person wants of it."""
+    """Give the text that asks for a summary, with what a person wants of it."""
     return _ASKED if wishes is None or not wishes.strip() else f"{_ASKED}{_WISHES}{wishes.strip()}"
 
 
