@@ -280,7 +280,11 @@ class ChatCompletionsDecoder:
     def _where_it_ended(self) -> str:
         if not self._seen:
             words = self._words()
-            return "the provider sent no reply" if words else "the provider's answer was empty: it ended before anything came"
+            return (
+                "the provider sent no reply"
+                if words
+                else "the provider's answer was empty: the stream ended before anything came"
+            )
         if self._blocks.has_calls:
             return "the provider's answer was cut off in the middle of a tool call, which did not run"
         if self._blocks.is_empty:

@@ -80,8 +80,9 @@ class Dialect(Struct, frozen=True):
     segments: Callable[[Request, Mapping[str, bytes]], tuple[Segment, ...]]
     """Cuts the body of a request into named segments, which tile it: the first begins at 0, each at the end of the one
     before, the last ends with the body. Raises what `encode` raises."""
-    tail: bytes
-    """What closes a body behind its last message; a body of a longer history has those bytes further back."""
+    moved_end: Callable[[Request, Request], int]
+    """Counts the bytes at the end of the first one's body that the body of the second, of a longer history, has further
+    back: what closes a body, and its last message where the next one continues it."""
     make_encoder: Callable[[], BodyEncoder]
     make_decoder: MakeDecoder
     resolve_options: Callable[[Mapping[str, object]], JsonText]
