@@ -20,6 +20,7 @@ from refold_protocol.dialects.chat_completions_wire import (
     StreamEvent,
     bad_stream,
     decode_event,
+    is_odd,
     odd_events,
     parse_usage,
     raise_error,
@@ -171,8 +172,8 @@ class ChatCompletionsDecoder:
         self._seen = True
         taken = False
         for choice in event.choices:
-            if clean and choice.delta is None:
-                return False  # its message stands elsewhere
+            if clean and is_odd(choice):
+                return False
             taken = self._take_choice(choice, clean, chunks) or taken
         return taken
 
