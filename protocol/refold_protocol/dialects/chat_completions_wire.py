@@ -205,7 +205,7 @@ def _usage_of(raw: Raw) -> _Usage:
         return _USAGE_DECODER.decode(raw)
     except msgspec.DecodeError:  # a member of another type: the others still tell
         values = json_values(bytes(raw).decode()) or ()
-        return _lenient_usage(next((cast("Members", value) for value in values if isinstance(value, dict)), {}))
+        return _lenient_usage(next((_members(value) for value in values if isinstance(value, dict)), {}))
 
 
 def _lenient_usage(members: Members) -> _Usage:
@@ -225,16 +225,17 @@ def _odd_event(value: object) -> OddEvent:
     members = _members(value)
     error = _raw(members.get("error") or members.get("errors"))
     given = members.get("choices")
-    choices = [item for item in (cast("list[object]", given) if isinstance(given, list) else [given]) if isinstance(item, dict)]
+    items = cast("list[object]", given) if isinstance(given, list) else [given]
+    choices = [_members(item) for item in items if isinstance(item, dict)]
     if not choices and not isinstance(given, list) and not error:
         failure = read_failure(value)
         if failure is not None and is_failure(value):
             raise failure_error(failure)
         said = "" if failure is None else failure.message
         return OddEvent(StreamEvent(None, _raw(members.get("usage"))), said=said)
-    usage = members.get("usage") or next((usage for c in choices if (usage := cast("Members", c).get("usage"))), None)
-    read = [_choice(cast("Members", choice)) for choice in choices]
-    whole = any("message" in cast("Members", choice) for choice in choices)
+    usage = members.get("usage") or next((usage for choice in choices if (usage := choice.get("usage"))), None)
+    read = [_choice(choice) for choice in choices]
+    whole = any("message" in choice for choice in choices)
     return OddEvent(StreamEvent(read, _raw(usage), error), whole)
 
 
@@ -246,18 +247,17 @@ def _choice(members: Members) -> Choice:
         reason = next((word for key in ("type", "reason", "value") if isinstance(word := named.get(key), str)), None)
     return Choice(
         _whole_number(members.get("index")) or 0,
-        _delta(delta) if isinstance(delta, dict) else Delta(content=delta),
+        _delta(_members(cast("object", delta))) if isinstance(delta, dict) else Delta(content=delta),
         str(reason) if reason else None,
         _raw(members.get("error")),
     )
 
 
-def _delta(delta: object) -> Delta:
-    members = cast("Members", delta)
+def _delta(members: Members) -> Delta:
     refusal = members.get("refusal")
     entries = members.get("tool_calls") or members.get("function_call")
     if isinstance(entries, dict):
-        entries = [entries]
+        entries = [cast("object", entries)]
     calls = [_call(item) for item in cast("list[object]", entries) if item] if isinstance(entries, list) else None
     return Delta(
         members.get("content"),

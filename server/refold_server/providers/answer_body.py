@@ -8,7 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from refold_protocol.errors import ProviderError
 
@@ -52,12 +52,35 @@ async def _pieces(response: httpx.Response) -> AsyncGenerator[bytes, None]:
                     yield piece
 
 
+class Decompressor(Protocol):
+    """What `zlib.decompressobj` gives."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the end of the compressed data was read."""
+        ...
+
+    @property
+    def unconsumed_tail(self) -> bytes:
+        """What was not looked at because the limit was reached."""
+        ...
+
+    @property
+    def unused_data(self) -> bytes:
+        """What came after the end."""
+        ...
+
+    def decompress(self, data: bytes, max_length: int = 0, /) -> bytes:
+        """Expand, up to a length."""
+        ...
+
+
 class Inflater:
     """Expands a body that comes in pieces, at most STEP_BYTES at once."""
 
     def __init__(self, encoding: str) -> None:
         self._gzip = encoding != "deflate"
-        self._member: zlib._Decompress | None = None
+        self._member: Decompressor | None = None
         self._ended = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -85,7 +108,7 @@ class Inflater:
         """Whether another gzip member follows the one that ended; other bytes after the end are padding."""
         return self._gzip and data.startswith(b"\x1f")
 
-    def _new_member(self, data: bytes) -> zlib._Decompress:
+    def _new_member(self, data: bytes) -> Decompressor:
         if self._gzip:
             return zlib.decompressobj(31)
         return zlib.decompressobj(15 if data[0] & 0x0F == 8 and data[0] >> 4 <= 7 else -15)  # servers mean both by deflate

@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from refold_protocol.dialects.json_scan import JsonScan
 
 _LEAVES = st.none() | st.integers() | st.text(st.sampled_from('ab"\\{}[]'), max_size=6)
-_KEYS = st.text(st.sampled_from("a\"\\{}"), max_size=3)
+_KEYS = st.text(st.sampled_from('a"\\{}'), max_size=3)
 _VALUES = st.dictionaries(_KEYS, st.recursive(_LEAVES, st.lists, max_leaves=6), max_size=4)
-    st.text(st.sampled_from('a"\\{}'), max_size=3), st.recursive(_LEAVES, st.lists, max_leaves=6), max_size=4
-)
 
 
 @given(_VALUES, st.lists(st.integers(0, 200), max_size=5))
