@@ -205,7 +205,7 @@ def _usage_of(raw: Raw) -> _Usage:
         return _USAGE_DECODER.decode(raw)
     except msgspec.DecodeError:  # a member of another type: the others still tell
         values = json_values(bytes(raw).decode()) or ()
-        return _lenient_usage(next((_members(value) for value in values if isinstance(value, dict)), {}))
+        return _lenient_usage(_members(next(iter(values), None)))
 
 
 def _lenient_usage(members: Members) -> _Usage:
@@ -226,7 +226,7 @@ def _odd_event(value: object) -> OddEvent:
     error = _raw(members.get("error") or members.get("errors"))
     given = members.get("choices")
     items = cast("list[object]", given) if isinstance(given, list) else [given]
-    choices = [_members(item) for item in items if isinstance(item, dict)]
+    choices = [members for item in items if (members := _members(item))]
     if not choices and not isinstance(given, list) and not error:
         failure = read_failure(value)
         if failure is not None and is_failure(value):
