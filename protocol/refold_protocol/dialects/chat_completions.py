@@ -137,7 +137,9 @@ def wire_messages(message: Message, options: Options, blobs: Mapping[str, bytes]
     results = [block for block in message.content if isinstance(block, ToolResultBlock)]
     for result in results:
         text = _result_text(result)
-        yield _ResultBody("tool", _id(result.tool_call_id, options), text if text.strip() or not options.in_turn else "(no output)")
+        yield _ResultBody(
+            "tool", _id(result.tool_call_id, options), text if text.strip() or not options.in_turn else "(no output)"
+        )
     rest = tuple(block for block in message.content if not isinstance(block, ToolResultBlock))
     if rest or not results:
         yield Spoken(message.role, _content(rest, blobs))

@@ -20,7 +20,6 @@ from refold_protocol.dialects.chat_completions_wire import (
     StreamEvent,
     bad_stream,
     decode_event,
-    is_odd,
     odd_events,
     parse_usage,
     raise_error,
@@ -172,26 +171,29 @@ class ChatCompletionsDecoder:
         self._seen = True
         taken = False
         for choice in event.choices:
-            if clean and is_odd(choice):
-                return False
-            taken = self._take_choice(choice, clean, chunks) or taken
+            delta = choice.delta
+            if clean and (delta is None or (delta.tool_calls and delta.tool_calls[0].function is None)):
+                return False  # what it says stands in other places than usual
+            if choice.error:
+                raise_error(choice.error)
+            if delta is not None and self._take_delta(choice.index, delta, clean, chunks):
+                taken = True
+                self._resumed = self._reason is not None
+            if choice.finish_reason and self._take_reason(choice, choice.finish_reason):
+                taken = True
         return taken
 
-    def _take_choice(self, choice: Choice, clean: bool, chunks: list[Chunk]) -> bool:
-        if choice.error:
-            raise_error(choice.error)
-        taken = choice.delta is not None and self._take_delta(choice.index, choice.delta, clean, chunks)
-        if taken and self._reason is not None:
-            self._resumed = True
-        if choice.finish_reason and (reason := reason_of(choice.finish_reason)) is not None:
-            taken = True
-            if len(choice.usage) > 4:
-                self._usage = choice.usage
-            if self._takes == [-1, -1, -1] or choice.index in self._takes:
-                self._resumed = False
-                if outweighs(reason, self._reason):
-                    self._reason, self._word = reason, choice.finish_reason
-        return taken
+    def _take_reason(self, choice: Choice, word: str) -> bool:
+        reason = reason_of(word)
+        if reason is None:
+            return False
+        if len(choice.usage) > 4:
+            self._usage = choice.usage
+        if self._takes == [-1, -1, -1] or choice.index in self._takes:
+            self._resumed = False
+            if outweighs(reason, self._reason):
+                self._reason, self._word = reason, word
+        return True
 
     def _take_delta(self, index: int, delta: Delta, clean: bool, chunks: list[Chunk]) -> bool:
         taken = False

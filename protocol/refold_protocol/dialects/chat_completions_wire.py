@@ -78,12 +78,6 @@ class OddEvent(Struct, gc=False):
     said: str = ""
 
 
-def is_odd(choice: Choice) -> bool:
-    """Whether a choice holds its message, or the names of its calls, in another place than usual."""
-    delta = choice.delta
-    return delta is None or (delta.tool_calls is not None and any(entry.function is None for entry in delta.tool_calls))
-
-
 def odd_events(data: str) -> list[OddEvent] | None:
     """Read what stands in an event of any form; None when it is not JSON. Its texts may hold lone surrogates.
 
