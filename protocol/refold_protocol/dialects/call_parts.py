@@ -45,6 +45,12 @@ class CallParts:
         """Whether nothing but an empty object came so far, of which nothing was told."""
         return not self.told and "".join(self.parts).split() in (["{}"], ["{", "}"])
 
+    def is_another(self, id: str | None, name: str) -> bool:  # noqa: A002
+        """Whether an entry with a name begins another call than this one."""
+        if self.name is None:  # arguments alone that came after a whole call: a name is none of theirs
+            return self.twin is not None and bool(self.parts)
+        return name != self.name or bool(id and self.id not in (None, id))
+
     def takes(self, id: str | None, name: str | None, text: str) -> bool:  # noqa: A002
         """Take a piece that can only be more of a call which is told, and say whether it was one."""
         if not self.told or not text or text[0] in _BEGINNINGS or not text.isascii() or self.repair.pending:

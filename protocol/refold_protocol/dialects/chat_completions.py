@@ -170,11 +170,14 @@ class _CallBody(Struct, frozen=True):
 
 def _reply(content: tuple[Block, ...], options: Options) -> Iterator[Struct]:
     """A reply of thinking alone becomes nothing: servers refuse a message without content."""
-    text: str | msgspec.UnsetType | None = text_of(content)
+    text = text_of(content)
     calls = [block for block in content if isinstance(block, ToolCallBlock)]
+    if options.in_turn and not text.strip():
+        text = ""
     if calls and not text:
-        text = {"null": None, "empty": "", "absent": msgspec.UNSET}[options.tool_only_content]
-    if calls or text:
+        nothing = {"null": None, "empty": "", "absent": msgspec.UNSET}[options.tool_only_content]
+        yield _Reply("assistant", nothing, [_call(block, options) for block in calls])
+    elif text:
         yield _Reply("assistant", text, [_call(block, options) for block in calls] or None)
 
 

@@ -117,7 +117,7 @@ def safe_name(name: str) -> str:
 def _speaks(message: Message) -> bool:
     if message.role != "assistant":
         return True
-    return bool(text_of(message.content)) or any(isinstance(block, ToolCallBlock) for block in message.content)
+    return bool(text_of(message.content).strip()) or any(isinstance(block, ToolCallBlock) for block in message.content)
 
 
 def _has_words(message: Message) -> bool:

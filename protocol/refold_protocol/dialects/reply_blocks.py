@@ -162,11 +162,7 @@ class ReplyBlocks:
         if first is not None and name is not None and name != first.name:
             first = None
         if call is not None:
-            if (
-                name is not None
-                and call.name is not None
-                and (name != call.name or (entry.id and call.id not in (None, entry.id)))
-            ):
+            if name is not None and call.is_another(entry.id, name):
                 call = None
             elif text and call.parts and call.ends_before(text):
                 if call.is_withheld_braces:
