@@ -11,7 +11,7 @@ import copy
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -21,6 +21,8 @@ from refold_protocol.errors import ProviderError
 from refold_protocol.session.chunks import assemble
 from refold_protocol.session.messages import Chunk, FinishChunk, ToolCallBlock
 from tests.support.chat_stream import decode_until_failure, reasoning_in, text_in
+
+Json = dict[str, Any]
 
 FOLDER = Path(os.environ.get("REFOLD_RECORDINGS", Path(__file__).parents[4] / "shared" / "recordings"))
 SAMPLE = 1 if os.environ.get("REFOLD_EVERY_BYTE") else 97
@@ -102,18 +104,18 @@ def calls_in(chunks: list[Chunk]) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.name.split(".")[0])
 def test_totals_and_texts_are_the_providers(path: Path) -> None:
     """Against a reading of its own: every event's JSON, its texts joined, the last usage."""
-    text, thought, total = "", "", None
+    text, thought = "", ""
+    total: Any = None
     for line in path.read_bytes().splitlines():
-        if line.startswith(b"data: {"):
-            event: dict[str, Any] = json.loads(line[6:])
-            total = (event.get("usage") or {}).get("total_tokens", total)
-            for choice in event.get("choices") or []:
-                delta = choice.get("delta") or {}
-                thought += delta.get("reasoning_content") or delta.get("reasoning") or ""
-                content = delta.get("content") or ""
-                for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
-                    text += part.get("text", "")
-                    thought += "".join(inner["text"] for inner in part.get("thinking", ()))
+        event: Json = json.loads(line[6:]) if line.startswith(b"data: {") else {}
+        total = cast("Json", event.get("usage") or {}).get("total_tokens", total)
+        for choice in cast("list[Json]", event.get("choices") or []):
+            delta = cast("Json", choice.get("delta") or {})
+            thought += delta.get("reasoning_content") or delta.get("reasoning") or ""
+            content: Any = delta.get("content") or ""
+            for part in cast("list[Json]", content if isinstance(content, list) else [{"text": content}]):
+                text += part.get("text", "")
+                thought += "".join(inner["text"] for inner in cast("list[Json]", part.get("thinking", ())))
     chunks, failure = decode_until_failure(path.read_bytes())
     assert (text_in(chunks), reasoning_in(chunks)) == (text, thought)
     usage = assemble(chunks).usage

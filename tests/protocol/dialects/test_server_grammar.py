@@ -97,7 +97,8 @@ def replies(draw: st.DrawFn) -> Sent:
     return Sent(draw(st.sampled_from([data, data.replace(b"\n", b"\r\n")])), said, thought, wanted)
 
 
-def turn(draw: st.DrawFn, number: int) -> list[Message]:
+@st.composite
+def turns(draw: st.DrawFn, number: int) -> list[Message]:
     """Play a turn with one step as the loop records it, judge what came of its stream, and give its messages."""
     sent = draw(replies())
     end = draw(st.just(len(sent.data)) | st.integers(0, len(sent.data)))
@@ -130,7 +131,7 @@ def turn(draw: st.DrawFn, number: int) -> list[Message]:
 def test_every_stream_ends_as_what_it_was_and_the_next_request_is_taken(data: st.DataObject) -> None:
     history: list[Message] = []
     for number in range(data.draw(st.integers(1, 3))):
-        history += data.draw(st.composite(lambda draw, at: turn(draw, at))(number))
+        history += data.draw(turns(number))
     history.append(Message("user", text_content("next")))
     config = CallConfig("p", "m", "chat-completions", dialect_options=resolve_options({}))
     prefix = (Message("user", text_content("Rules")),) * data.draw(st.integers(0, 2))
