@@ -1471,8 +1471,9 @@ export interface UsageChunk {
 }
 
 /**
- * The positive end of a reply. `reason` is `stop`, `length`, `tool-calls`, `content-filter`, `refusal` or `other`;
- * `raw` is the provider's own word where it is another one.
+ * The end of a reply. `reason` is `stop`, `length`, `tool-calls`, `content-filter`, `refusal`, `pause` (for a tool of
+ * the provider's own), `aborted` (the provider gave up) or `other`; `raw` is the provider's own word where it is another
+ * one.
  */
 export interface FinishChunk {
   type: "finish";

@@ -312,7 +312,8 @@ def _written(given: Settings, key: Key) -> Written:
 
 
 def _providers(given: Settings) -> tuple[ProviderConfig, ...]:
-    rows = [ProviderConfig(REHEARSAL, _REHEARSAL_DIALECT, DIALECTS[_REHEARSAL_DIALECT].resolve_options({}))]
+    plain = {"roles": "as-they-come", "call_ids": "as-given", "tool_names": "as-given"}
+    rows = [ProviderConfig(REHEARSAL, _REHEARSAL_DIALECT, DIALECTS[_REHEARSAL_DIALECT].resolve_options(plain))]
     rows.extend(_provider(given, name) for name in _names(given, "providers"))
     return tuple(rows)
 

@@ -227,7 +227,8 @@ def _prefixes(stand: Stand, told: Told, found: Examined) -> None:
         same = before is not None and before[1].header == request.header
         if event.seq > known and before is not None and same and not any(before[0] < seq < event.seq for seq in replaces):
             found.continued += 1
-            if not body.startswith(before[2].removesuffix(dialect.tail)):
+            kept = len(before[2]) - dialect.moved_end(before[1], request)
+            if not body.startswith(before[2][:kept]):
                 found.faults.append(f"session {stand.session}: the request at {event.seq} does not continue the one before")
         before = event.seq, request, body
 

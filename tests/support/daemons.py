@@ -33,6 +33,9 @@ ONCE = "[retry]\nattempts = 1"
 WAIT_S = 60
 """How long a command may take before it counts as hanging."""
 
+PLAIN_OPTIONS = '{ roles = "as-they-come", call_ids = "as-given", tool_names = "as-given" }'
+"""Options of a provider, in TOML, with which bodies hold messages, ids and names as the log does."""
+
 
 class Place:
     """Where a test's daemons live. They share the store, so one can go on where another left."""
@@ -72,8 +75,9 @@ class Place:
 
     def provider(self, base_url: str, more: str = "", *, name: str = "fake", retry: str = ONCE) -> None:
         """Have every session ask the provider at that address for its model `small`; `more` stands between the model's name
-        and the provider's table, `retry` says how often a request is sent."""
-        table = f'[providers.{name}]\ndialect = "chat-completions"\nbase_url = "{base_url}"\n'
+        and the provider's table, `retry` says how often a request is sent. Messages are sent as they come, so that a body shows
+        what the log holds."""
+        table = f'[providers.{name}]\ndialect = "chat-completions"\nbase_url = "{base_url}"\noptions = {PLAIN_OPTIONS}\n'
         self.configure(f'model = "{name}/small"\n{more}\n{retry}\n{table}')
 
     @asynccontextmanager

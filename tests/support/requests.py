@@ -68,13 +68,17 @@ def history(max_size: int = 6) -> st.SearchStrategy[list[Message]]:
 
 
 @st.composite
-def headers(draw: st.DrawFn) -> EpochHeader:
-    """Canonical headers of the chat-completions dialect."""
+def headers(draw: st.DrawFn, roles: tuple[str, ...] = ("as-they-come", "in-turn")) -> EpochHeader:
+    """Canonical headers of the chat-completions dialect, with one of these `roles` in their options."""
     extra = draw(st.none() | st.dictionaries(st.sampled_from(["seed", "temperature", "x"]), st.integers(0, 9)))
     options = {
         "max_tokens_field": draw(st.sampled_from(["max_tokens", "max_completion_tokens"])),
         "tool_only_content": draw(st.sampled_from(["null", "empty", "absent"])),
         "include_usage": draw(st.booleans()),
+        "roles": draw(st.sampled_from(roles)),
+        "call_ids": draw(st.sampled_from(["as-given", "nine"])),
+        "tool_names": draw(st.sampled_from(["as-given", "safe"])),
+        "stream": draw(st.booleans()),
     }
     config = CallConfig(
         "p",
@@ -95,9 +99,9 @@ def headers(draw: st.DrawFn) -> EpochHeader:
     )
 
 
-def requests() -> st.SearchStrategy[Request]:
+def requests(roles: tuple[str, ...] = ("as-they-come", "in-turn")) -> st.SearchStrategy[Request]:
     """Any request of the chat-completions dialect."""
-    return st.builds(Request, headers(), history().map(AppendOnlyList[Message]))
+    return st.builds(Request, headers(roles), history().map(AppendOnlyList[Message]))
 
 
 def _spoken(role: str, block: st.SearchStrategy[Block]) -> st.SearchStrategy[Message]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from refold_client import Approval, Client, RpcError, Subscription, spawn
 from tests.support.approval_files import Person
-from tests.support.daemons import ONCE, SERVE, Place, gone, kill, text_so_far, until
+from tests.support.daemons import ONCE, PLAIN_OPTIONS, SERVE, Place, gone, kill, text_so_far, until
 from tests.support.fake_provider import Answer, FakeProvider, Gate
 from tests.support.transcripts_lines import event_lines
 from tests.support.transcripts_names import Names, quoted, words
@@ -94,7 +94,7 @@ class Tale:
         self.say("The provider has these replies, one a request:")
         self.lines += [f"    {writes_words(reply)}" for reply in replies]
         provider = await self._ends.enter_async_context(FakeProvider(*map(_answer, replies)))
-        table = f'[providers.fake]\ndialect = "chat-completions"\nbase_url = "{provider.base_url}"\n'
+        table = f'[providers.fake]\ndialect = "chat-completions"\nbase_url = "{provider.base_url}"\noptions = {PLAIN_OPTIONS}\n'
         self._provider = f'model = "fake/small"\n{table}'
         self._configure()
 

@@ -1,41 +1,37 @@
-"""Owns the settings of the chat-completions dialect, and what a user may merge into its bodies.
+"""The chat-completions dialect: OpenAI's wire form, which most servers speak; from a Request to the bytes of a body.
 
-Settings reach the encoder by one way only, as canonical text in the recorded header, so that a changed configuration
-never makes an old log unprovable. The functions here run when configuration is read; they never see a request.
+A function of the request and nothing else. Order: model, stream, scalars, tools, extra members, and the messages last, so
+that the body of a longer history begins with the bytes of the shorter one up to its closing brackets. Each tool result is a
+message of its own. Thinking is not sent. What a message becomes depends on the message and the header; where the options ask
+for roles in turn, also on what stands before it (`messages_in_turn`). Any change of any byte of a recorded header's body
+raises `ENCODER.version`; a new way to write is a new option, and a header that lacks it means the old way.
 
-Owns the way from a Request to the bytes of a chat-completions body. A function of the request and nothing else.
-
-Order: model, stream, scalars, tools, extra members, and the messages last, so that the body of a longer history begins
-with the bytes of the shorter one up to its closing brackets. What a message becomes depends on the message and the
-header, never on its place. Messages are not grouped; each tool result is a message of its own. Thinking is not sent.
-
-Any change of any byte raises `ENCODER.version`.
-
-Owns the cutting of a chat-completions body into named segments.
-
-Every byte comes from the functions that make the body (`chat_completions_encode`); here is only counted where each part
-begins. Never encodes anything itself, and never looks into a body.
-
-The chat-completions dialect: OpenAI's wire form, which most servers speak. This is its public face.
-
-Never sends or receives. The parts: `chat_completions_options` (settings), `_encode` (Request to body), `_segments` (the
-names of a body's parts), `_decode` (stream to chunks) over `_blocks` (which delta belongs where) and `_wire` (JSON shapes).
+Also here: the cutting of a body into named segments, and the dialect's row. Streams are read in `chat_completions_stream`.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, Literal
+from itertools import chain
+from typing import Final
 
 import msgspec
 from msgspec import Raw, Struct
 
+from refold_protocol.dialects.chat_completions_options import (
+    Options,
+    check_extra,
+    extra_members,
+    read_options,
+    resolve_options,
+)
 from refold_protocol.dialects.chat_completions_stream import ChatCompletionsDecoder
 from refold_protocol.dialects.dialect import Dialect
 from refold_protocol.dialects.growing_body import Body, BodyFragments, Segment
-from refold_protocol.errors import BlobUnknownError, ConfigError, InvalidJsonError
-from refold_protocol.json_text import JsonText, is_json_object, parse_strict
+from refold_protocol.dialects.messages_in_turn import MessagesInTurn, Part, Spoken, ends_open, safe_id, safe_name
+from refold_protocol.errors import BlobUnknownError
+from refold_protocol.json_text import is_json_object
 from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.events import EncoderId
 from refold_protocol.session.messages import (
@@ -51,77 +47,6 @@ from refold_protocol.session.messages import (
     text_of,
 )
 from refold_protocol.session.request import Request
-
-RESERVED: Final[frozenset[str]] = frozenset({"messages", "model", "stream", "tools"})
-"""Members of a body that only the encoder writes. For others, a member of `extra` takes the encoder's one's place."""
-
-
-class Options(Struct, frozen=True, gc=False, rename="camel", forbid_unknown_fields=True):
-    """What servers of this dialect differ in.
-
-    `max_tokens_field` is the name under which the output limit is sent. `tool_only_content` is what `content` is in a
-    reply of calls alone: null, an empty string, or no member at all; each is refused by some server. `include_usage`
-    asks for the token usage at the end of a stream.
-    """
-
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    tool_only_content: Literal["null", "empty", "absent"] = "null"
-    include_usage: bool = True
-
-
-def resolve_options(settings: Mapping[str, object]) -> JsonText:
-    """Give the canonical text of the options: every field, in declared order, defaults filled in.
-
-    Keys may be spelled as in TOML (`max_tokens_field`) or as in JSON (`maxTokensField`). Raises ConfigError for unknown
-    keys and for values that are not allowed.
-    """
-    try:
-        options = msgspec.convert({_camel(key): value for key, value in settings.items()}, Options)
-    except msgspec.ValidationError as error:
-        raise ConfigError("options", str(error)) from None
-    return JsonText(msgspec.json.encode(options).decode())
-
-
-def read_options(text: JsonText | None) -> Options:
-    """Read what `resolve_options` wrote; None gives the defaults. Raises ConfigError for a text of another release."""
-    if text is None:
-        return Options()
-    try:
-        return _DECODER.decode(text)
-    except msgspec.DecodeError as error:
-        raise ConfigError("options", f"recorded options that this encoder cannot follow: {error}") from None
-
-
-def check_extra(text: str) -> JsonText:
-    """Accept the text of an object to be merged into bodies. Raises ConfigError when it is none, or when it redefines a
-    member that only the encoder writes."""
-    try:
-        value = parse_strict(text)
-    except InvalidJsonError as error:
-        raise ConfigError("extra", f"not JSON: {error.message}") from None
-    if not isinstance(value, dict):
-        raise ConfigError("extra", "must be an object")
-    for name in sorted(RESERVED):
-        if name in value:
-            raise ConfigError("extra", f"may not set {name!r}, which refold writes itself")
-    return JsonText(text)
-
-
-def extra_members(text: JsonText | None) -> tuple[frozenset[str], bytes]:
-    """Give the names of an extra object's members, and its members as JSON without the braces (empty for none)."""
-    if text is None:
-        return frozenset(), b""
-    names = frozenset(parse_strict(text))
-    return names, text.strip()[1:-1].strip().encode()
-
-
-def _camel(key: str) -> str:
-    first, *rest = key.split("_")
-    return first + "".join(word[:1].upper() + word[1:] for word in rest)
-
-
-_DECODER: Final = msgspec.json.Decoder(Options)
-
 
 ENCODER: Final = EncoderId("chat-completions", 1)
 """Name and version of this encoder."""
@@ -143,6 +68,7 @@ class ChatCompletionsEncoder:
         self._history: AppendOnlyList[Message] = AppendOnlyList()
         self._options = Options()
         self._fragments = BodyFragments()
+        self._messages = MessagesInTurn(self._fragments, in_turn=False)
 
     def encode(self, request: Request, blobs: Mapping[str, bytes]) -> Body:
         """Give the body of `request`. Raises BlobUnknownError for a new image whose bytes are not in `blobs`; the next
@@ -162,11 +88,12 @@ class ChatCompletionsEncoder:
         self._history = AppendOnlyList()
         self._fragments = BodyFragments(b"".join(member.text for member in head_members(header, self._options)))
         self._fragments.add(system_pieces(header))
+        self._messages = MessagesInTurn(self._fragments, in_turn=self._options.in_turn)
         self._add(header.message_prefix or (), blobs)
 
     def _add(self, messages: Iterable[Message], blobs: Mapping[str, bytes]) -> None:
         for message in messages:
-            self._fragments.add(message_pieces(message, self._options, blobs))
+            self._messages.add(wire_messages(message, self._options, blobs))
 
 
 class Member(Struct, frozen=True, gc=False):
@@ -199,12 +126,7 @@ def head_members(header: EpochHeader, options: Options) -> Iterator[Member]:
 
 def system_pieces(header: EpochHeader) -> list[bytes]:
     """Give the message of the system text, if there is one."""
-    return [] if header.system is None else [_json(_Spoken("system", header.system))]
-
-
-def message_pieces(message: Message, options: Options, blobs: Mapping[str, bytes]) -> list[bytes]:
-    """Give what one message becomes: none, one or several JSON objects."""
-    return [_json(wire) for wire in wire_messages(message, options, blobs)]
+    return [] if header.system is None else [_json(Spoken("system", header.system))]
 
 
 def wire_messages(message: Message, options: Options, blobs: Mapping[str, bytes]) -> Iterator[Struct]:
@@ -214,15 +136,13 @@ def wire_messages(message: Message, options: Options, blobs: Mapping[str, bytes]
         return
     results = [block for block in message.content if isinstance(block, ToolResultBlock)]
     for result in results:
-        yield _ResultBody("tool", result.tool_call_id, _result_text(result))
+        text = _result_text(result)
+        yield _ResultBody(
+            "tool", _id(result.tool_call_id, options), text if text.strip() or not options.in_turn else "(no output)"
+        )
     rest = tuple(block for block in message.content if not isinstance(block, ToolResultBlock))
     if rest or not results:
-        yield _Spoken(message.role, _content(rest, blobs))
-
-
-class _Spoken(Struct, frozen=True):
-    role: str
-    content: Any
+        yield Spoken(message.role, _content(rest, blobs))
 
 
 class _ResultBody(Struct, frozen=True):
@@ -248,37 +168,39 @@ class _CallBody(Struct, frozen=True):
     function: _Function
 
 
-class _Part(Struct, frozen=True, omit_defaults=True):
-    type: str
-    text: str | None = None
-    image_url: dict[str, str] | None = None
-
-
 def _reply(content: tuple[Block, ...], options: Options) -> Iterator[Struct]:
     """A reply of thinking alone becomes nothing: servers refuse a message without content."""
-    text: str | msgspec.UnsetType | None = text_of(content)
+    text = text_of(content)
     calls = [block for block in content if isinstance(block, ToolCallBlock)]
+    if options.in_turn and not text.strip():
+        text = ""
     if calls and not text:
-        text = {"null": None, "empty": "", "absent": msgspec.UNSET}[options.tool_only_content]
-    if calls or text:
-        yield _Reply("assistant", text, [_call(block) for block in calls] or None)
+        nothing = {"null": None, "empty": "", "absent": msgspec.UNSET}[options.tool_only_content]
+        yield _Reply("assistant", nothing, [_call(block, options) for block in calls])
+    elif text:
+        yield _Reply("assistant", text, [_call(block, options) for block in calls] or None)
 
 
-def _call(block: ToolCallBlock) -> _CallBody:
+def _id(name: str, options: Options) -> str:
+    return safe_id(name) if options.call_ids == "nine" else name
+
+
+def _call(block: ToolCallBlock, options: Options) -> _CallBody:
     """Servers answer for ever with an error to a history whose arguments are no object: such a text is sent as `{}`."""
     arguments = block.arguments if is_json_object(block.arguments) else "{}"
-    return _CallBody(block.id, "function", _Function(block.name, arguments))
+    name = safe_name(block.name) if options.tool_names == "safe" else block.name
+    return _CallBody(_id(block.id, options), "function", _Function(name, arguments))
 
 
-def _content(blocks: tuple[Block, ...], blobs: Mapping[str, bytes]) -> str | list[_Part]:
+def _content(blocks: tuple[Block, ...], blobs: Mapping[str, bytes]) -> str | list[Part]:
     if not any(isinstance(block, ImageBlock) for block in blocks):
         return text_of(blocks)
-    parts: list[_Part] = []
+    parts: list[Part] = []
     for block in blocks:
         if isinstance(block, ImageBlock):
-            parts.append(_Part("image_url", image_url={"url": _data_url(block, blobs)}))
+            parts.append(Part("image_url", image_url={"url": _data_url(block, blobs)}))
         elif isinstance(block, TextBlock):
-            parts.append(_Part("text", text=block.text))
+            parts.append(Part("text", text=block.text))
     return parts
 
 
@@ -299,8 +221,8 @@ def _result_text(result: ToolResultBlock) -> str:
 
 def _scalars(config: CallConfig, options: Options) -> Iterator[tuple[str, object]]:
     yield "model", config.model
-    yield "stream", True
-    yield "stream_options", {"include_usage": True} if options.include_usage else None
+    yield "stream", options.stream
+    yield "stream_options", {"include_usage": True} if options.include_usage and options.stream else None
     yield options.max_tokens_field, config.max_tokens
     yield "temperature", config.temperature
     yield "top_p", config.top_p
@@ -334,32 +256,33 @@ def segments(request: Request, blobs: Mapping[str, bytes]) -> tuple[Segment, ...
     fragments.add(system_pieces(request.header))
     if fragments.length > end:
         found.append(Segment("system", end, fragments.length))
-    _add(found, fragments, "prefix", request.header.message_prefix or (), options, blobs)
-    _add(found, fragments, "history", request.history, options, blobs)
-    found.append(Segment("tail", fragments.length, fragments.length + len(TAIL)))
+    written = MessagesInTurn(fragments, in_turn=options.in_turn)
+    for kind, messages in (("prefix", request.header.message_prefix or ()), ("history", request.history)):
+        for index, message in enumerate(messages):
+            start = fragments.length
+            written.add(wire_messages(message, options, blobs))
+            if fragments.length > start:
+                found.append(Segment(kind, start, fragments.length, index))
+    found.append(Segment("tail", fragments.length, fragments.length + len(fragments.closing) + len(TAIL)))
     return tuple(found)
 
 
-def _add(
-    found: list[Segment],
-    fragments: BodyFragments,
-    kind: str,
-    messages: Iterable[Message],
-    options: Options,
-    blobs: Mapping[str, bytes],
-) -> None:
-    for index, message in enumerate(messages):
-        start = fragments.length
-        fragments.add(message_pieces(message, options, blobs))
-        if fragments.length > start:
-            found.append(Segment(kind, start, fragments.length, index))
+def moved_end(before: Request, after: Request) -> int:
+    """Count the bytes at the end of the body of `before` that a body of a longer history has further back: the closing
+    brackets, and those of the last message where the next one continues it."""
+    options = read_options(after.header.config.dialect_options)
+    count = len(before.history)
+    if not options.in_turn or len(after.history) <= count:
+        return len(TAIL)
+    latest_first = chain((before.history[at] for at in range(count - 1, -1, -1)), reversed(before.header.message_prefix or ()))
+    return len(TAIL) + ends_open(latest_first, after.history[count])
 
 
 CHAT_COMPLETIONS: Final = Dialect(
     encoder=ENCODER,
     encode=encode,
     segments=segments,
-    tail=TAIL,
+    moved_end=moved_end,
     make_encoder=ChatCompletionsEncoder,
     make_decoder=ChatCompletionsDecoder,
     resolve_options=resolve_options,

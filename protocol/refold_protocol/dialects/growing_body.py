@@ -27,27 +27,36 @@ class Body(Struct, frozen=True, gc=False):
 
 
 class BodyFragments:
-    """A body that grows at its end: a head, and pieces separated by commas. `length` counts its bytes without a tail."""
+    """A body that grows at its end: a head, and pieces separated by commas. `length` counts its bytes without a tail, and
+    without `closing`, which closes the last piece once no more is added to it."""
 
-    __slots__ = ("_digest", "_empty", "_fragments", "length")
+    __slots__ = ("_digest", "_empty", "_fragments", "closing", "length")
 
     def __init__(self, head: bytes = b"") -> None:
         self._fragments = [head]
         self._digest = sha256(head)
         self._empty = True
+        self.closing = b""
         self.length = len(head)
 
-    def add(self, pieces: Sequence[bytes]) -> None:
-        """Put pieces behind what is there, each with a comma before it unless it is the first."""
+    def add(self, pieces: Sequence[bytes], closing: bytes = b"") -> None:
+        """Put pieces behind what is there, each with a comma before it unless it is the first. `closing` ends the last of
+        them, later."""
         for piece in pieces:
-            fragment = piece if self._empty else b"," + piece
+            self.grow(self.closing + (piece if self._empty else b"," + piece))
             self._empty = False
-            self._fragments.append(fragment)
-            self._digest.update(fragment)
-            self.length += len(fragment)
+            self.closing = b""
+        self.closing = closing
+
+    def grow(self, more: bytes) -> None:
+        """Add to the last piece, before what closes it."""
+        self._fragments.append(more)
+        self._digest.update(more)
+        self.length += len(more)
 
     def finished(self, tail: bytes) -> Body:
         """Give the body as it is now, with `tail` behind it. More can be added afterwards."""
+        tail = self.closing + tail
         digest = self._digest.copy()
         digest.update(tail)
         return Body(b"".join((*self._fragments, tail)), digest.hexdigest())

@@ -164,8 +164,9 @@ class UsageChunk(Struct, frozen=True, gc=False, tag="usage"):
 
 
 class FinishChunk(Struct, frozen=True, gc=False, omit_defaults=True, tag="finish"):
-    """The positive end of a reply. `reason` is `stop`, `length`, `tool-calls`, `content-filter`, `refusal` or `other`;
-    `raw` is the provider's own word where it is another one."""
+    """The end of a reply. `reason` is `stop`, `length`, `tool-calls`, `content-filter`, `refusal`, `pause` (for a tool of
+    the provider's own), `aborted` (the provider gave up) or `other`; `raw` is the provider's own word where it is another
+    one."""
 
     reason: str
     raw: str | None = None

@@ -85,7 +85,8 @@ def compare(before: SentRequest, after: SentRequest, blobs: Mapping[str, bytes])
     if one is None or other is None:
         return Comparison(same_header and _begins_with(after, before), None)
     if one is other and same_header and after.request.history.extends(before.request.history):
-        return Comparison(True, before.bytes if before.bytes == after.bytes else before.bytes - len(one.tail))
+        moved = 0 if before.bytes == after.bytes else one.moved_end(before.request, after.request)
+        return Comparison(True, before.bytes - moved)
     try:
         return _compared(before, one, after, other, blobs)
     except BlobUnknownError:  # an image is gone from the store: what can be told without its bytes is told
@@ -95,7 +96,7 @@ def compare(before: SentRequest, after: SentRequest, blobs: Mapping[str, bytes])
 def _compared(before: SentRequest, one: Dialect, after: SentRequest, other: Dialect, blobs: Mapping[str, bytes]) -> Comparison:
     was, now = one.encode(before.request, blobs), other.encode(after.request, blobs)
     common = common_prefix(was, now)
-    if common >= len(was) - len(one.tail):
+    if common >= len(was) - one.moved_end(before.request, after.request):
         return Comparison(True, common)
     here = segment_at(other.segments(after.request, blobs), common)
     there = segment_at(one.segments(before.request, blobs), common)

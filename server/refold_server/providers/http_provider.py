@@ -11,22 +11,23 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, closing, suppress
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import anyio
 from msgspec.structs import replace
 
-from refold_protocol.dialects.dialect import Dialect
+from refold_protocol.dialects.dialect import Dialect, StreamDecoder
+from refold_protocol.dialects.provider_failures import short
 from refold_protocol.errors import ProviderError
 from refold_protocol.session.messages import Chunk, FinishChunk
 from refold_protocol.session.request import Request, request_sha256
 from refold_server.config import ProviderConfig, TimeoutsConfig
+from refold_server.providers.answer_body import body_pieces, can_decode, content_encoding
 from refold_server.providers.credentials import Credentials
 from refold_server.providers.http_failures import (
     MAX_ERROR_BYTES,
     connection_error,
-    media_type,
     not_a_stream,
     request_id,
     status_error,
@@ -50,7 +51,7 @@ class CallDeadline:
     def __init__(self, timeouts: TimeoutsConfig) -> None:
         self._timeouts = timeouts
         self._loop = asyncio.get_running_loop()
-        self._end = self._loop.time() + timeouts.total_s
+        self._end = self._last = self._loop.time() + timeouts.total_s
         self._limit = self._loop.time() + timeouts.first_output_s
         self._progressed = False
         self._waiting: asyncio.Task[object] | None = None
@@ -64,9 +65,9 @@ class CallDeadline:
             self._progressed = True
             self._reset()
 
-    def end_within(self, seconds: float) -> None:
-        """Lower what is left of the call: all that matters has come."""
-        self._end = min(self._end, self._loop.time() + seconds)
+    def end_within(self, seconds: float | None) -> None:
+        """Lower what is left of the call: all that matters has come. None takes that back: it went on."""
+        self._end = self._last if seconds is None else min(self._end, self._loop.time() + seconds)
         self._reset()
 
     async def wait(self, awaitable: Awaitable[T]) -> T:
@@ -122,11 +123,6 @@ DRAIN_SECONDS: Final = 0.1
 MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
 """How much of an answer that is no reply is read: lists of models have a megabyte."""
 
-_PAGES: Final = ("text/html", "application/xhtml+xml", "application/json", "application/xml")
-"""Media types that are certainly no event stream; others, and none at all, are given a try."""
-
-_ENCODINGS: Final = ("", "identity", "gzip", "deflate")
-
 
 class HttpProvider:
     """A provider at an address. `now` gives Unix time in seconds."""
@@ -167,7 +163,7 @@ class HttpProvider:
                 name = request_id(response.headers)
                 try:
                     await self._check(response, deadline)
-                    async with aclosing(self._chunks(response, deadline)) as chunks:
+                    async with aclosing(self._chunks(response, request, deadline)) as chunks:
                         async for chunk in chunks:
                             yield _scrubbed(chunk) if isinstance(chunk, FinishChunk) else chunk
                 finally:
@@ -233,28 +229,27 @@ class HttpProvider:
             raise told or connection_error(error, self._host, answered=False) from None
 
     async def _check(self, response: httpx.Response, deadline: CallDeadline) -> None:
-        """Raise ProviderError unless the answer may be an event stream."""
-        if response.status_code != 200:
+        """Raise ProviderError unless the answer may be a reply. The decoder judges what it is, not its media type."""
+        if not 200 <= response.status_code < 300:
             raise status_error(response.status_code, response.headers, await _beginning(response, deadline), self._now())
-        encoding = response.headers.get("content-encoding", "").strip().lower()
-        if encoding not in _ENCODINGS:
-            raise ProviderError("provider.badStream", f"the provider sent its answer in the encoding {encoding!r}, unasked")
-        if media_type(response.headers) in _PAGES:
-            raise not_a_stream(response.headers, await _beginning(response, deadline))
+        encoding = content_encoding(response)
+        if not can_decode(encoding):
+            shown = short(encoding, 40)
+            raise ProviderError("provider.badStream", f"the provider sent its answer in the encoding {shown!r}, unasked")
 
-    async def _chunks(self, response: httpx.Response, deadline: CallDeadline) -> AsyncGenerator[Chunk, None]:
+    async def _chunks(self, response: httpx.Response, request: Request, deadline: CallDeadline) -> AsyncGenerator[Chunk, None]:
         import httpx
 
-        decoder = self._dialect.make_decoder()
-        async with _reads(response) as reads:
+        decoder = self._dialect.make_decoder(request.header.config.max_tokens)
+        async with body_pieces(response) as reads:
             try:
                 while not decoder.done and (data := await deadline.wait(anext(reads, None))) is not None:
                     was_complete = decoder.complete
                     chunks = decoder.feed(data)
                     if chunks:
                         deadline.progressed()
-                    if decoder.complete and not was_complete:
-                        deadline.end_within(TAIL_SECONDS)
+                    if decoder.complete != was_complete:
+                        deadline.end_within(TAIL_SECONDS if decoder.complete else None)
                     for chunk in chunks:
                         yield chunk
                     if decoder.failure is not None:
@@ -262,7 +257,7 @@ class HttpProvider:
                 last = decoder.close()
             except (httpx.HTTPError, ProviderError) as error:
                 if not decoder.complete:
-                    raise self._broken(error) from None
+                    raise self._broken(error, response, decoder) from None
                 last = decoder.close(cut=True)  # the reply had its end: nothing was lost, unless an error came after it
             for chunk in last:
                 yield chunk
@@ -270,8 +265,14 @@ class HttpProvider:
                 raise decoder.failure
             await _drain(reads)
 
-    def _broken(self, error: httpx.HTTPError | ProviderError) -> ProviderError:
-        return error if isinstance(error, ProviderError) else connection_error(error, self._host, answered=True)
+    def _broken(
+        self, error: httpx.HTTPError | ProviderError, response: httpx.Response, decoder: StreamDecoder
+    ) -> ProviderError:
+        if not isinstance(error, ProviderError):
+            return connection_error(error, self._host, answered=True)
+        if error.error_kind == "provider.badStream" and decoder.unread:
+            return not_a_stream(response.status_code, response.headers, decoder.unread)
+        return error
 
     async def _told(self, error: ProviderError, name: str | None) -> ProviderError:
         """Give an error as it may be shown. A refused key that was replaced meanwhile is worth another try at once."""
@@ -298,17 +299,12 @@ def _scrubbed(chunk: FinishChunk) -> FinishChunk:
     return chunk if chunk.raw is None else replace(chunk, raw=SECRETS.scrub(chunk.raw))
 
 
-def _reads(response: httpx.Response) -> aclosing[AsyncGenerator[bytes, None]]:
-    """Give the body's pieces, decompressed, as they arrive."""
-    return aclosing(cast("AsyncGenerator[bytes, None]", response.aiter_bytes()))
-
-
 async def _beginning(response: httpx.Response, deadline: CallDeadline, limit: int = MAX_ERROR_BYTES) -> bytes:
     """Read the beginning of a body that is no stream; what cannot be read is left out: the status says enough."""
     import httpx
 
     body = b""
-    async with _reads(response) as reads:
+    async with body_pieces(response) as reads:
         with suppress(httpx.HTTPError, ProviderError):
             while len(body) < limit and (data := await deadline.wait(anext(reads, None))) is not None:
                 body += data

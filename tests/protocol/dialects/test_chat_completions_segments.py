@@ -48,10 +48,10 @@ def test_segments_stand_in_the_order_of_what_a_provider_reads(asked: Request) ->
     others = [KINDS.index(kind) for kind in kinds if kind != "config"]
     assert others == sorted(others)
     assert kinds[-1] == "tail"
-    assert encode(asked, BLOBS).endswith(CHAT_COMPLETIONS.tail)
+    assert encode(asked, BLOBS).endswith(b"]}")
 
 
-@given(requests())
+@given(requests(("as-they-come",)))
 def test_a_message_segment_holds_what_its_message_became(asked: Request) -> None:
     body = encode(asked, BLOBS)
     messages = {"prefix": asked.header.message_prefix or (), "history": tuple(asked.history)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import socket
+import tracemalloc
 import zlib
 
 import anyio
@@ -209,6 +210,34 @@ async def test_compressed_data_that_is_none_is_a_bad_stream() -> None:
         async with http_provider(server.base_url) as provider:
             error = await error_of(provider)
     assert (error.error_kind, "compressed" in error.message) == ("provider.badStream", True)
+
+
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("chained", [False, True])
+async def test_what_expands_without_an_end_takes_no_memory(status: int, chained: bool) -> None:
+    """400 MB of one line in 400 kB, at any status; what was compressed twice is not undone."""
+    bomb = gzip.compress(b"data: " + bytes(400 << 20), compresslevel=1)
+    encoding = "gzip, gzip" if chained else "gzip"
+    played = Answer((bomb,), status=status, headers=(*EVENT_STREAM, ("content-encoding", encoding)))
+    with FakeProvider(played) as server:
+        async with http_provider(server.base_url) as provider:
+            tracemalloc.start()
+            try:
+                error = await error_of(provider)
+                peak = tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+    assert error.error_kind == ("provider.badStream" if status == 200 else "provider.overloaded")
+    assert peak < (120 << 20 if status == 200 and not chained else 10 << 20)
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/html", "text/plain", ""])
+@pytest.mark.parametrize("status", [200, 201, 202])
+async def test_a_good_stream_is_read_whatever_it_is_called(kind: str, status: int) -> None:
+    with FakeProvider(Answer((reply("ok"),), status=status, headers=(("content-type", kind),) if kind else ())) as server:
+        async with http_provider(server.base_url) as provider:
+            asked = await ask(provider)
+    assert (text_in(asked.chunks), asked.error) == ("ok", None)
 
 
 async def test_an_error_behind_the_finish_reason_is_an_error() -> None:
