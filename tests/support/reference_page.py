@@ -47,6 +47,10 @@ def page(golden: Mapping[str, str]) -> str:
 def _page(golden: Mapping[str, str]) -> Iterator[str]:
     structs: dict[str, shape.StructType] = {}
     yield _HEAD
+    yield "## A walk: the ten messages to a working client\n"
+    for number, (name, sentence) in enumerate(_WALK.items(), 1):
+        yield f"{number}. {sentence}\n"
+        yield from _example(golden[name])
     for kind, title in (("request", "Requests"), ("notification", "Notifications")):
         yield f"## {title}\n"
         for row in METHODS.values():
@@ -194,6 +198,23 @@ do not edit. JSON-RPC 2.0 in LSP framing (`Content-Length`) over the standard st
 [refold.d.ts](refold.d.ts) for TypeScript, and JSON Schema by `refold schema` or `daemon/schema`. The examples are messages as
 they go over the wire: a request and its reply, one a line. Members that are not required are absent rather than null.
 """
+
+_WALK: Final = {
+    "initialize": "Start `refold serve` and say who you are. The reply tells limits and features; nothing else is served before it.",
+    "initialized": "Say that you have read it. From now on everything may be sent, also before replies came.",
+    "session/open": "Begin a session with the folder that its tools work in, or open one by its id. Keep `session` and `tail`.",
+    "event/subscribe": "Follow its log from the last event that you have, −1 for all. Do it before you ask anything.",
+    "turn/start": "Send a prompt. The reply comes when it is on disk; with a `key` it can be sent again after a lost reply.",
+    "session/events": "What happens comes as events, in order and without a gap. `durable` is the last one that no crash takes "
+    "back. Show `assistant/chunk` as it comes, `assistant/message` when it is whole, and stop at `turn/end`.",
+    "approval/request": "A call that changes something asks you, as a request of the daemon's. Show the whole subject, take no "
+    "focus, let nothing that is typed elsewhere be the answer, and reply with the id of an option.",
+    "turn/interrupt": "Stop a turn. What was said stays, and the turn ends.",
+    "session/close": "Give the session back, so that another client can go on with it.",
+    "shutdown": "Say that you are done; then send the notification `exit`. A client that just goes away loses nothing either: "
+    "the next one subscribes with the last seq that it had.",
+}
+"""The messages of a first client, in their order, each with what it is for."""
 
 _DIRECTIONS: Final = {"to-daemon": "Client to daemon", "to-client": "Daemon to client", "both": "Both directions"}
 
