@@ -36,7 +36,8 @@ CONFIGURATION_SCHEMA: Final = DOCS / "configuration.schema.json"
 def golden_messages() -> dict[str, str]:
     """Give the golden messages of each method and the golden line of each event type, by name."""
     found = {name: rpc_examples.golden_file(name).read_text(encoding="utf-8") for name in METHODS}
-    return found | {name: event_examples.golden_file(name).read_text(encoding="utf-8") for name in EVENT_TYPES}
+    events = {f"event {name}": event_examples.golden_file(name).read_text(encoding="utf-8") for name in EVENT_TYPES}
+    return found | events  # a method and an event may have one name
 
 
 def page(golden: Mapping[str, str]) -> str:
@@ -63,7 +64,7 @@ def _page(golden: Mapping[str, str]) -> Iterator[str]:
         marks = [word for word, on in (("joins the surface", row.surface), ("may be skipped", row.ignorable)) if on]
         yield f"### {name}\n"
         yield from _struct(_info(row.data), structs, f" ({', '.join(marks)})" if marks else "")
-        yield from _example(golden[name])
+        yield from _example(golden[f"event {name}"])
     yield from _endings()
     yield from _errors()
     yield "## Limits\n\nAs `initialize` announces them; sizes are in bytes.\n"
@@ -200,7 +201,7 @@ they go over the wire: a request and its reply, one a line. Members that are not
 """
 
 _WALK: Final = {
-    "initialize": "Start `refold serve` and say who you are. The reply tells limits and features; nothing else is served before it.",
+    "initialize": "Start `refold serve` and say who you are. The reply tells limits and features. Nothing else is served before.",
     "initialized": "Say that you have read it. From now on everything may be sent, also before replies came.",
     "session/open": "Begin a session with the folder that its tools work in, or open one by its id. Keep `session` and `tail`.",
     "event/subscribe": "Follow its log from the last event that you have, −1 for all. Do it before you ask anything.",
