@@ -34,9 +34,11 @@ def test_the_configuration_page_and_its_schema_are_up_to_date() -> None:
     assert CONFIGURATION_SCHEMA.read_text(encoding="utf-8") == schema_text(), "run `make golden` and read the diff"
 
 
-@pytest.mark.parametrize("name", [*METHODS, *EVENT_TYPES])
+@pytest.mark.parametrize("name", [*METHODS, *(f"event {name}" for name in EVENT_TYPES)])
 def test_every_method_and_every_event_type_has_its_section_with_its_golden_messages(name: str) -> None:
-    section = TEXT.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+    methods, _, events = TEXT.partition("\n## Events\n")
+    page = events if name.startswith("event ") else methods
+    section = page.partition(f"\n### {name.removeprefix('event ')}\n")[2].partition("\n### ")[0]
     assert golden_messages()[name] in section
 
 

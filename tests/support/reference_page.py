@@ -201,7 +201,7 @@ they go over the wire: a request and its reply, one a line. Members that are not
 """
 
 _WALK: Final = {
-    "initialize": "Start `refold serve` and say who you are. The reply tells limits and features. Nothing else is served before.",
+    "initialize": "Start `refold serve` and say who you are. The reply tells limits and features. It comes first.",
     "initialized": "Say that you have read it. From now on everything may be sent, also before replies came.",
     "session/open": "Begin a session with the folder that its tools work in, or open one by its id. Keep `session` and `tail`.",
     "event/subscribe": "Follow its log from the last event that you have, −1 for all. Do it before you ask anything.",
