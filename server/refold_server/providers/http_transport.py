@@ -36,19 +36,22 @@ KEEP_SECONDS: Final = 4.0
 
 
 class ConnectionSettings(Struct, frozen=True):
-    """What providers that share connections have in common. Without `keeps` each request has a connection of its own."""
+    """What providers that share connections have in common. Without `keeps` each request has a connection of its own; without
+    `tls` none is encrypted, and the certificates of the system need not be read."""
 
     route: ProxyRoute = ProxyRoute()
     ca_file: Path | None = None
     client_cert: Path | None = None
     client_key: Path | None = None
     keeps: bool = True
+    tls: bool = True
 
 
 def connection_settings(config: ProviderConfig, url: str, environment: Mapping[str, str] = os.environ) -> ConnectionSettings:
     """Give what connections to `url` are made with. Raises ProviderError for a proxy that is none."""
     route = route_to(url, config.proxy, f"providers.{config.name}.proxy", environment)
-    return ConnectionSettings(route, config.ca_file, config.client_cert, config.client_key)
+    tls = route.proxy is not None or not url.startswith("http:")
+    return ConnectionSettings(route, config.ca_file, config.client_cert, config.client_key, tls=tls)
 
 
 class HttpClients:
@@ -136,7 +139,7 @@ def _make(settings: ConnectionSettings) -> httpx.AsyncClient:
     limits = httpx.Limits(keepalive_expiry=KEEP_SECONDS, max_keepalive_connections=20 if settings.keeps else 0)
     try:
         return httpx.AsyncClient(
-            verify=_tls(settings),
+            verify=_tls(settings) if settings.tls else False,
             proxy=settings.route.proxy,
             limits=limits,
             timeout=30.0,

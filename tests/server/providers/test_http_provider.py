@@ -322,6 +322,6 @@ async def test_proxies_of_the_environment_are_used(monkeypatch: pytest.MonkeyPat
 
 async def test_certificates_that_cannot_be_read_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", __file__)
-    async with http_provider("http://127.0.0.1:9/v1") as provider:
+    async with http_provider("https://127.0.0.1:9/v1") as provider:
         error = await error_of(provider)
     assert (error.error_kind, "SSL_CERT_FILE" in error.message) == ("provider.unreachable", True)
