@@ -65,6 +65,10 @@ async def test_sessions_are_kept_by_folder_and_by_text_in_their_title(place: Pla
         (elsewhere,) = await titled(client, other, "SPRING elsewhere")
         assert await pages(client, 5, cwd=str(other)) == [[elsewhere]]
         assert await pages(client, 5, cwd=place.workspace.as_uri()) == [[autumn, spring]]
+        link = place.root / "link"
+        link.symlink_to(place.workspace)
+        assert await pages(client, 5, cwd=str(link)) == [[autumn, spring]], "a folder is found however it is spelt"
+        assert await pages(client, 5, cwd=f"{place.workspace}/../{place.workspace.name}") == [[autumn, spring]]
         assert await pages(client, 5, text="sPRing") == [[elsewhere, spring]]
         assert await pages(client, 5, text="spring", cwd=str(place.workspace)) == [[spring]]
         assert await pages(client, 1, text="nothing") == [[]]

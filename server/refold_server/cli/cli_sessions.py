@@ -71,7 +71,7 @@ def _count(text: str) -> int:
 
 
 def _folder(options: argparse.Namespace) -> str | None:
-    """Give the folder whose sessions are wanted, None for all. Links in it stay, as sessions are recorded."""
+    """Give the folder whose sessions are wanted, None for all."""
     from refold_server.cli.command_context import current_folder
 
     if options.all:

@@ -6,6 +6,7 @@ knows of it what its parent came to. Never folds a log.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Annotated, Final
 
@@ -149,20 +150,27 @@ class _Sought:
         self._store = sessions.store
         self._prompts = sessions.prompts
         self._archived = wanted.archived
-        self._folder = None if wanted.cwd is None else str(named_path(wanted.cwd))
+        self._folder = None if wanted.cwd is None else os.path.realpath(named_path(wanted.cwd))
+        self._named: dict[str, bool] = {}
         self._text = "" if wanted.text is None else folded(wanted.text)
 
     async def found(self, record: SessionRecord) -> SessionRecord | None:
         """Give the record of a session that is looked for, as its own log has it; None for another one."""
         if record.archived and not self._archived:
             return None
-        if self._folder is not None and record.cwd != self._folder:
+        if self._folder is not None and not self._is_named(record.cwd):
             return None
         record = await self._counted(record)
         if self._text in folded(record.summary.title or ""):
             return record
         self.read += self._prompts.cost(record)
         return record if await self._prompts.hold(record, self._text) else None
+
+    def _is_named(self, cwd: str) -> bool:
+        """Tell whether a session's folder is the one that is looked for, however either is spelt."""
+        if cwd not in self._named:
+            self._named[cwd] = os.path.realpath(cwd) == self._folder
+        return self._named[cwd]
 
     async def _counted(self, record: SessionRecord) -> SessionRecord:
         if record.parent is None or record.parent.at != record.tail:
