@@ -142,18 +142,28 @@ def config_path(path: Path | None, env: Mapping[str, str]) -> tuple[Path, str | 
     return (Path(named), "REFOLD_CONFIG") if named else (default_config_path(), None)
 
 
+_HOMELESS: Final = "this user has no home folder, so there is no place for what nothing names"
+
+
 def default_config_path() -> Path:
-    """Give the path of the configuration file that is read when no other is named; it need not exist."""
+    """Give the path of the configuration file that is read when no other is named; it need not exist. Raises ConfigError for a
+    user without a home folder."""
     import platformdirs  # on use: it takes a third of the time that a whole start may
 
-    return platformdirs.user_config_path("refold", appauthor=False) / "config.toml"
+    try:
+        return platformdirs.user_config_path("refold", appauthor=False) / "config.toml"
+    except RuntimeError:
+        raise ConfigError("--config", f"{_HOMELESS}; set REFOLD_CONFIG and REFOLD_STORE, or HOME") from None
 
 
 def default_store_path() -> Path:
-    """Give the folder of logs where nothing else is configured."""
+    """Give the folder of logs where nothing else is configured. Raises ConfigError for a user without a home folder."""
     import platformdirs
 
-    return platformdirs.user_data_path("refold", appauthor=False)
+    try:
+        return platformdirs.user_data_path("refold", appauthor=False)
+    except RuntimeError:
+        raise ConfigError("store.path", f"{_HOMELESS}; set REFOLD_STORE, store.path or HOME") from None
 
 
 def default_skills_path() -> Path:

@@ -66,11 +66,11 @@ class Services:
             default_skills_path,  # on use: it imports what starts of the daemon need not wait for
         )
 
+        own = self.config.prefix.skills_folder
         try:
-            home = Path.home()
-        except RuntimeError:  # a user without one
-            home = None
-        return SkillFolders(self.config.prefix.skills_folder or default_skills_path(), home)
+            return SkillFolders(own or default_skills_path(), Path.home())
+        except (ConfigError, RuntimeError):  # a user without a home folder
+            return SkillFolders(own, None)
 
     def host(self, cwd: str) -> SessionServices:
         """Give the host of a session whose folder is `cwd`."""

@@ -181,9 +181,13 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _defaults() -> str:
     """Say what holds on this machine where neither an option nor the environment says anything."""
+    from refold_protocol.errors import ConfigError
     from refold_server.config_file import default_config_path, default_store_path
 
-    config, store = printable(str(default_config_path())), printable(str(default_store_path()))
+    try:
+        config, store = printable(str(default_config_path())), printable(str(default_store_path()))
+    except ConfigError as error:
+        return f"where neither option nor environment say anything:\n  {error.reason}\n"
     return (
         "where neither option nor environment say anything:\n"
         f"  --store   store.path of the configuration, else {store}\n"

@@ -34,9 +34,9 @@ class LoginStore:
     def path(self) -> Path:
         """The file; it need not exist."""
         if self._given is None:
-            import platformdirs  # on use: it takes a third of the time that a whole start may
+            from refold_server.config_file import default_config_path
 
-            self._given = platformdirs.user_config_path("refold", appauthor=False) / FILE
+            self._given = default_config_path().parent / FILE
         return self._given
 
     async def key(self, provider: str) -> str | None:
