@@ -24,9 +24,9 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_nothing_names_says_what_to_set(nowhere: None) -> None:
-    with pytest.raises(ConfigError, match="no home folder.*REFOLD_CONFIG"):
+    with pytest.raises(ConfigError, match=r"no home folder.*REFOLD_CONFIG"):
         default_config_path()
-    with pytest.raises(ConfigError, match="no home folder.*REFOLD_STORE"):
+    with pytest.raises(ConfigError, match=r"no home folder.*REFOLD_STORE"):
         default_store_path()
 
 
