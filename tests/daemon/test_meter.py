@@ -98,7 +98,7 @@ async def test_a_model_whose_window_nobody_stated_is_refused_by_its_exact_name(p
 @pytest.mark.parametrize("windows", ["", WINDOWS], ids=["nobody stated it", "stated"])
 async def test_an_opened_session_says_whether_the_window_of_the_model_is_unknown(place: Place, windows: str) -> None:
     async with FakeProvider(answer(counted(text("It sleeps.")))) as provider:
-        place.provider(provider.base_url, windows)
+        place.provider(provider.base_url, windows, window=None)
         async with place.daemon() as client:
             session = await new_session(client, place)
             troubles = client.listen("session/trouble")

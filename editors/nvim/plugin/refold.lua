@@ -1,4 +1,4 @@
--- Owns the user commands and the default highlights. Loads nothing else: the plugin comes with the first command.
+-- User commands and the default highlights. Loads nothing else: the plugin comes with the first command.
 
 if vim.g.loaded_refold then
   return
@@ -56,7 +56,8 @@ end)
 local ANSWERS = { RefoldAllow = "allowOnce", RefoldAllowSession = "allowSession", RefoldDeny = "deny" }
 
 for name, kind in pairs(ANSWERS) do
-  command(name, { bang = true, desc = "Answer the question that waits; ! where not all of it was shown" }, function(refold, given)
+  local desc = "Answer the question that waits; ! where not all of it was shown"
+  command(name, { bang = true, desc = desc }, function(refold, given)
     refold.answer(kind, given.bang)
   end)
 end

@@ -39,7 +39,8 @@ async def run(options: argparse.Namespace) -> int:
         parent = origin_of(context.store.get(made.session))
         mode = (await standing_permissions(context.store, made.session)).mode
     if options.json:
-        out.put_json({"session": made.session, "tail": made.tail, "parent": parent, "permissions": mode})
+        inherited = {} if mode is None else {"permissions": mode}
+        out.put_json({"session": made.session, "tail": made.tail, "parent": parent, **inherited})
     else:
         out.line(made.session)
     out.flush()

@@ -165,7 +165,7 @@ def test_the_limit_of_output_tokens_ends_with_five_and_keeps_the_text(refold: He
 def test_a_model_whose_window_nobody_stated_is_named_once_for_a_session(refold: Here) -> None:
     with FakeProvider() as provider:
         provider.play([answer(reply("one")), answer(reply("two"))])
-        refold.place.provider(provider.base_url)
+        refold.place.provider(provider.base_url, window=None)
         first = refold("run", "go")
         second = refold("run", "go on", "--session", first.session)
     assert (first.code, second.code) == (0, 0)

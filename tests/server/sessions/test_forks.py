@@ -109,8 +109,10 @@ async def test_a_session_can_be_forked_at_each_of_its_events_and_each_fork_goes_
             assert lines_of(child.session_log.handle)[: at + 1] == [event.line for event in inherited]
             assert_proven(child)
             requests = sum(event.type == "request/sent" for event in inherited)
-            kept = sent[requests - 1] if requests else b"]"
-            assert provider.bodies[-1].startswith(kept[: kept.rindex(b"]")]), at
+            kept = sent[requests - 1] if requests else b'"}'
+            assert provider.bodies[-1].startswith(kept[: kept.rindex(b'"}')]), (
+                at
+            )  # a prompt without a reply goes on in its text
             await sessions.close(made.session)
         with pytest.raises(SeqRangeError):
             await fork_session(sessions, parent, live.session_log.handle.tail + 1)
