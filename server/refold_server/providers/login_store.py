@@ -34,9 +34,12 @@ class LoginStore:
     def path(self) -> Path:
         """The file; it need not exist."""
         if self._given is None:
-            from refold_server.config_file import default_config_path
+            import platformdirs  # on use: it takes a third of the time that a whole start may
 
-            self._given = default_config_path().parent / FILE
+            try:
+                self._given = platformdirs.user_config_path("refold", appauthor=False) / FILE
+            except RuntimeError:
+                raise ConfigError("HOME", "this user has no home folder, so no login can be kept; set HOME") from None
         return self._given
 
     async def key(self, provider: str) -> str | None:
