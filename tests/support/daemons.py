@@ -74,14 +74,14 @@ class Place:
         self.configure(f'{more}\n{ONCE}\n[models."rehearsal/workspace"]\nextra = {{ script = {json.dumps(str(path))} }}\n')
 
     def provider(
-        self, base_url: str, more: str = "", *, name: str = "fake", retry: str = ONCE, window: int | None = 1_000_000
+        self, base_url: str, more: str = "", *, name: str = "fake", retry: str = ONCE, window: int | None = 1_000_000_000
     ) -> None:
         """Have every session ask the provider at that address for its model `small`; `more` stands between the model's name
         and the provider's table, `retry` says how often a request is sent. Messages are sent as they come, so that a body shows
         what the log holds. The model has a `window` that no test fills, unless `more` speaks of it; None: nobody stated one."""
         table = f'[providers.{name}]\ndialect = "chat-completions"\nbase_url = "{base_url}"\noptions = {PLAIN_OPTIONS}\n'
         stated = "" if window is None or "[models." in more else f'[models."{name}/small"]\ncontext_window = {window}\n'
-        self.configure(f'model = "{name}/small"\n{more}\n{retry}\n{table}{stated}')
+        self.configure(f'model = "{name}/small"\n{more}\n{retry}\n{stated}{table}')
 
     @asynccontextmanager
     async def daemon(self, command: Sequence[str] = SERVE, **options: Any) -> AsyncGenerator[Client]:
