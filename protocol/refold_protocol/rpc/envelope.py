@@ -211,7 +211,8 @@ def _fault(given: dict[str, Any], request_id: RpcId | None) -> str:
 
 
 def _salvage(body: bytes, reason: str) -> Message:
-    """Half of a surrogate pair is good JSON that cannot be kept: the request still gets a reply under its own id."""
+    """Half of a surrogate pair is good JSON that cannot be kept: the request still gets a reply under its own id. In the text
+    of a document it is taken: editors that count in UTF-16 send a pair in two changes."""
     try:
         value: Any = json.loads(body.decode(), parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -220,6 +221,9 @@ def _salvage(body: bytes, reason: str) -> Message:
     request_id = _valid_id(given.get("id"))
     if "method" not in given and ("result" in given or "error" in given):
         return Response(request_id, NULL, ErrorObject(0, "a reply that holds half of a surrogate pair"))
+    method = given.get("method")
+    if "id" not in given and isinstance(method, str) and method.startswith("textDocument/") and "params" in given:
+        return Notification(method, Raw(json.dumps(given["params"]).encode()))
     return Invalid(request_id, invalid_request("a string holds half of a surrogate pair"))
 
 

@@ -166,9 +166,12 @@ async def _on_disk(
         raise EditRefused(f"{path} does not exist")
     if disk.text is None:
         raise EditRefused(f"{path} is not UTF-8 text")
-    splices = change(disk.text)
+    apart = document is not None and _keeps_line_ends_apart(document.text, disk.text)
+    held = disk.text.replace("\r\n", "\n") if apart else disk.text
+    splices = change(held)
     if splices:
-        text = repair_surrogates(spliced(disk.text, splices))
+        text = repair_surrogates(spliced(held, splices))
+        text = text.replace("\n", "\r\n") if apart else text
         try:
             await anyio.to_thread.run_sync(partial(replace_text, path, disk, text))
         except FileChangedError:
@@ -178,6 +181,11 @@ async def _on_disk(
         if document is not None:
             await editor.saved(document)
     return EditOutcome(path, False, None if document is None else document.version)
+
+
+def _keeps_line_ends_apart(shown: str, held: str) -> bool:
+    """Tell whether an editor shows a file of CR LF lines without the CRs."""
+    return "\r" not in shown and "\n" in held and held.count("\n") == held.count("\r\n")
 
 
 async def _in_editor(editor: Editor, path: str, document: OpenDocument, change: Change, label: str) -> EditOutcome:

@@ -81,7 +81,10 @@ class PyglsBackend:
         """Take a request and give its result; a command's is still to be made. Every handler is a plain function, so the reply
         is there when it returns."""
         self._last_id += 1
-        self._handle({"jsonrpc": "2.0", "id": self._last_id, "method": method}, _json(params))
+        given = _json(params)
+        if method == types.TEXT_DOCUMENT_CODE_ACTION:
+            _keep_place_and_text(given)
+        self._handle({"jsonrpc": "2.0", "id": self._last_id, "method": method}, given)
         reply, command = self._replies.taken(self._last_id), self._command
         self._command = None
         if reply is None:
@@ -189,6 +192,7 @@ class _Document(TextDocument):
             start, end = span_of(self.source, _range(change.range), str(self.position_codec.encoding))
             change = types.TextDocumentContentChangeWholeDocument(spliced(self.source, (Splice(start, end, change.text),)))
         super().apply_change(change)
+        self._source = _joined(self.source)
 
     def snapshot(self) -> OpenDocument:
         version = self.version or 0
@@ -233,6 +237,34 @@ def _uri(params: Any) -> str:
         return str(params["textDocument"]["uri"])
     except (KeyError, TypeError):  # another shape than LSP's
         return ""
+
+
+def _keep_place_and_text(given: Any) -> None:
+    """Leave of each diagnostic in the context of code actions where it is and what it says: they are other servers', and no
+    other member of theirs is a reason to offer nothing."""
+    context = _object(_object(given).get("context"))
+    diagnostics = context.get("diagnostics")
+    if not isinstance(diagnostics, list):
+        return
+    kept: list[dict[str, Any]] = []
+    for one in map(_object, cast("list[Any]", diagnostics)):
+        message = one.get("message")
+        text = _object(message).get("value") if isinstance(message, dict) else message
+        if isinstance(text, str) and isinstance(one.get("range"), dict):
+            kept.append({"range": one["range"], "message": text})
+    context["diagnostics"] = kept
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """Give a JSON object as it is; an empty one for anything else."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _joined(text: str) -> str:
+    """Give a text in which two halves of a surrogate pair that came one after the other are the character that they make."""
+    if not any("\ud800" <= character <= "\udfff" for character in text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def _drop_null_ranges(params: Any) -> None:

@@ -231,3 +231,10 @@ async def test_a_change_that_changes_nothing_touches_nothing(file: Path, text: s
 async def test_half_a_surrogate_pair_in_an_open_text_does_not_reach_the_disk(file: Path) -> None:
     await apply_text_edit(DoubleEditor(), str(file), lambda text: [Splice(0, 1, "\ud83d")])
     assert on_disk(file) == "\ufffd\n2\n3\n"
+
+
+async def test_an_editor_that_keeps_line_ends_apart_edits_several_lines_and_the_file_keeps_its_own(file: Path) -> None:
+    file.write_bytes(b"1\r\n2\r\n3\r\n")
+    editor = DoubleEditor(opened(file, "1\n2\n3\n"))
+    await apply_text_edit(editor, str(file), rewritten("1\n2\n3\n", "one\ntwo\n3\n"))
+    assert file.read_bytes() == b"one\r\ntwo\r\n3\r\n"

@@ -160,6 +160,27 @@ async def test_half_a_surrogate_pair_passes() -> None:
     assert backend.text == "a\ud83d"
 
 
+async def test_a_surrogate_pair_that_comes_in_halves_is_one_character() -> None:
+    backend = Backend()
+    backend.open("ab\n")
+    backend.change(part((0, 0), (0, 0), "\ud83d"))
+    backend.change(part((0, 1), (0, 1), "\ude00"), version=3)
+    backend.change(part((0, 4), (0, 4), "!"), version=4)
+    assert backend.text == "\U0001f600ab!\n"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"tags": [3]}, {"severity": 0}, {"message": {"kind": "markdown", "value": "m"}}, {"code": {}}, {"source": 7}],
+)
+async def test_of_the_diagnostics_of_other_servers_place_and_text_are_enough(odd: Any) -> None:
+    backend = Backend()
+    backend.open("one\n")
+    diagnostics = [{"range": ASKING["range"], "message": "m"} | odd, {"message": "nowhere"}, 7]
+    backend.library.request("textDocument/codeAction", raw(ASKING | {"context": {"diagnostics": diagnostics}}))
+    assert backend.features.asked[-1][0].diagnostics == ("line 1: m",)
+
+
 async def test_a_document_is_open_until_it_is_closed() -> None:
     backend = Backend()
     backend.open("one")
