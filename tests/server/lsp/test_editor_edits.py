@@ -233,8 +233,18 @@ async def test_half_a_surrogate_pair_in_an_open_text_does_not_reach_the_disk(fil
     assert on_disk(file) == "\ufffd\n2\n3\n"
 
 
-async def test_an_editor_that_keeps_line_ends_apart_edits_several_lines_and_the_file_keeps_its_own(file: Path) -> None:
+@pytest.fixture
+def dos_file(file: Path) -> Path:
+    """The same file with the line ends of another system."""
     file.write_bytes(b"1\r\n2\r\n3\r\n")
-    editor = DoubleEditor(opened(file, "1\n2\n3\n"))
-    await apply_text_edit(editor, str(file), rewritten("1\n2\n3\n", "one\ntwo\n3\n"))
-    assert file.read_bytes() == b"one\r\ntwo\r\n3\r\n"
+    return file
+
+
+def bytes_on_disk(file: Path) -> bytes:
+    return file.read_bytes()
+
+
+async def test_an_editor_that_keeps_line_ends_apart_edits_several_lines_and_the_file_keeps_its_own(dos_file: Path) -> None:
+    editor = DoubleEditor(opened(dos_file, "1\n2\n3\n"))
+    await apply_text_edit(editor, str(dos_file), rewritten("1\n2\n3\n", "one\ntwo\n3\n"))
+    assert bytes_on_disk(dos_file) == b"one\r\ntwo\r\n3\r\n"
