@@ -36,6 +36,7 @@ from refold_server.rpc.error_stream import stderr_never_waits
 from refold_server.rpc.event_methods import EventMethods
 from refold_server.rpc.method_table import METHODS, handlers
 from refold_server.rpc.notices import StatusNotices, TroubleNotices
+from refold_server.rpc.plain_client import PlainClient
 from refold_server.rpc.progress import Trace
 from refold_server.runner import run_to_its_end
 from refold_server.secret_text import ScrubbingFormatter
@@ -102,6 +103,7 @@ class Daemon:
         self._opening = asyncio.Lock()
         self._aside = ImportThreads()
         self._trace = Trace(endpoint.notify)
+        self._client = PlainClient(endpoint.notify, endpoint.request)
         self._language = LspBridge(endpoint, self._sessions, self._spawn, pygls_backend)
         self._group: asyncio.TaskGroup
 
@@ -112,9 +114,13 @@ class Daemon:
         async with asyncio.TaskGroup() as group:
             self._group = group
             group.create_task(anyio.lowlevel.checkpoint())  # its first use imports a lot: now, not while a session is opened
-            handlers = self._trace.traced({**_lazily(self._prepared), **self._language.handlers()})
+            handlers = self._trace.traced({**_lazily(self._natively), **self._language.handlers()})
             handlers["$/setTrace"] = self._trace.set
             return await self._endpoint.run(Service(handlers, self._initialized, METHODS | LANGUAGE_METHODS), self._on_end)
+
+    async def _natively(self) -> _Ready:
+        self._client.native = True
+        return await self._prepared()
 
     def _initialized(self, params: InitializeParams, raw: Raw | None) -> None:
         options = params.initialization_options
@@ -152,8 +158,8 @@ class Daemon:
         info = self._params.client_info
         client = None if info is None else ClientInfo(info.name, info.version)
         source = Source("client", None if client is None else client.name)
-        notices, troubles = StatusNotices(self._endpoint.notify), TroubleNotices(self._endpoint.notify)
-        asking = ApprovalRequests(self._endpoint.request, self._group, source)
+        notices, troubles = StatusNotices(self._client.notify), TroubleNotices(self._client.notify)
+        asking = ApprovalRequests(self._client.ask, self._group, source)
 
         def watch(session: Session) -> None:
             notices.watch(session)
