@@ -28,6 +28,9 @@ MAX_ENTRIES: Final = 5_000
 MAX_LINES: Final = 150
 """Lines that the outline has."""
 
+_MAX_SECONDS: Final = 2.0
+"""Seconds that the walk of each outline takes; the first prompt waits for it."""
+
 _SHOWN_OF_FOLDER: Final = (1_000, 20, 8, 0)
 """How many entries of each folder are shown: the first of these with which the outline fits."""
 
@@ -61,7 +64,12 @@ def outlined(repository: Repository) -> list[str]:
     """Give the outline's lines; none for an empty folder."""
     for levels, told in () if _is_huge(repository) else _TREES:
         walk = Walk(
-            repository.workspace, repository.folder, anyio.from_thread.check_cancelled, limit=MAX_ENTRIES, levels=levels
+            repository.workspace,
+            repository.folder,
+            anyio.from_thread.check_cancelled,
+            limit=MAX_ENTRIES,
+            levels=levels,
+            seconds=_MAX_SECONDS,
         )
         try:
             entries = list(walk.entries())

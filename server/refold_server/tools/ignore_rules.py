@@ -218,6 +218,9 @@ def _member(text: str, place: int) -> tuple[str, int]:
 MAX_RULES_BYTES: Final = 1 << 18
 """Bytes of one file of rules that are read."""
 
+MAX_RULES: Final = 5_000
+"""Rules of one file that are kept, the last ones: each costs time and memory."""
+
 _MAX_ALTERNATIVES: Final = 64
 _BRACES: Final = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
@@ -231,7 +234,9 @@ class Rules(Struct, frozen=True):
 
 def parse_rules(data: bytes, depth: int) -> Rules:
     """Read a file of rules. Never fails: lines that mean nothing are left out, as git does."""
-    lines = data.removeprefix(BYTE_ORDER_MARK).split(b"\n")
+    lines = [line for line in data.removeprefix(BYTE_ORDER_MARK).split(b"\n") if line and not line.startswith(b"#")][
+        -MAX_RULES:
+    ]
     globs = (parse_glob(line.removesuffix(b"\r").decode("utf-8", "surrogateescape")) for line in lines)
     return Rules(depth, tuple(glob for glob in globs if glob is not None))
 

@@ -2,7 +2,7 @@
 
 Order: by names' code points, a folder's entries in the place of the folder; it never depends on the file system. Symbolic
 links are told but not followed, so there are no loops and no way out. `.git` is never looked into, and the temporary files of
-writes that were killed are not seen. Bounded in entries and in depth; what the bound left out is said, not hidden. Opens no
+writes that were killed are not seen. Bounded in entries, depth and time; what a bound left out is said, not hidden. Opens no
 file but those that hold rules of what git ignores, and these also above the workspace, up to its repository's root.
 """
 
@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +30,9 @@ MAX_ENTRIES: Final = 100_000
 
 MAX_DEPTH: Final = 100
 """Folders within folders that one walk goes down."""
+
+MAX_SECONDS: Final = 10.0
+"""Seconds that one walk takes, with what its reader does between entries: rules of a hostile repository cost most."""
 
 _RULES_NAME: Final = ".gitignore"
 _OPEN_RULES: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -61,7 +65,9 @@ class Walk:
         *,
         limit: int = MAX_ENTRIES,
         levels: int | None = None,
+        seconds: float = MAX_SECONDS,
     ) -> None:
+        self._until = time.monotonic() + seconds
         self._deepest = None if levels is None else len(start.parts) + levels
         self._workspace = workspace
         self._start = start
@@ -78,6 +84,8 @@ class Walk:
         waiting = self._folder(self._start, self._rules_above())
         while waiting:
             found = waiting.pop()
+            if self._is_late():
+                return
             if not found.folder:
                 yield Entry(found.place, found.target)
                 continue
@@ -88,6 +96,12 @@ class Walk:
                 waiting.extend(self._folder(found.place, found.rules))
             except ToolFailure:  # one folder without permission, or gone by now, must not hide the others
                 self.unreadable += 1
+
+    def _is_late(self) -> bool:
+        """Tell whether the time is over; what is left is cut off then."""
+        late = time.monotonic() > self._until
+        self.cut |= late
+        return late
 
     def _rules_above(self) -> tuple[Rules, ...]:
         """Collect the rules from the root down to above `start`; none if they would leave out `start` itself, which
@@ -120,7 +134,8 @@ class Walk:
             if len(entries) > self._room:
                 self.cut = True
             self._room -= len(entries)
-            found = [self._found(place, entry, descriptor, rules) for entry in entries if entry.name != ".git"]
+            seen = takewhile(lambda _: not self._is_late(), entries)
+            found = [self._found(place, entry, descriptor, rules) for entry in seen if entry.name != ".git"]
         except OSError as error:
             raise ToolFailure("TOOL_FAILED", "FileError", f"{place.shown} could not be listed: {error.strerror}") from None
         finally:
