@@ -111,8 +111,11 @@ HEAD_BYTES: Final = 40
 MAX_EVENTS: Final = 256
 """Most events of one record."""
 
-MAX_LINE_BYTES: Final = 1 << 30
-"""Longest line that fits the format: LMDB values and the head's length field end at 4 GiB, memory long before."""
+MAX_LINE_BYTES: Final = 1 << 27
+"""Longest line that is written or imported: twice the largest frame. To judge a line takes some ten times its size in memory."""
+
+MAX_FIRST_LINE_BYTES: Final = 1 << 24
+"""Longest first line of an export: it says what the session is."""
 
 
 class Record(Struct, frozen=True, gc=False):

@@ -39,7 +39,7 @@ from refold_protocol.session.codec import CHAIN_START, chain_step
 from refold_protocol.session.events import FORMAT_VERSION
 from refold_protocol.session.session_totals import EMPTY_SUMMARY
 from refold_storage.interface import Handle, Parent, Progress, SessionRecord, Store, no_progress
-from refold_storage.records import MAX_LINE_BYTES, Damage, Record
+from refold_storage.records import MAX_FIRST_LINE_BYTES, MAX_LINE_BYTES, Damage, Record
 from refold_storage.transfer import MAX_TIME
 
 TYPE: Final = "refold/session"
@@ -333,8 +333,9 @@ def _numbered(blocks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
             for line in lines:
                 number += 1
                 yield number, _checked(number, line)
-        if len(begun) > MAX_LINE_BYTES:
-            _refuse_line(number + 1, "longer than any line can be")
+        most = MAX_LINE_BYTES if number else MAX_FIRST_LINE_BYTES
+        if len(begun) > most:
+            _refuse_line(number + 1, f"longer than the {most >> 20} MiB that it can have")
     if begun:
         yield number + 1, _checked(number + 1, bytes(begun))
 
