@@ -112,7 +112,7 @@ MAX_EVENTS: Final = 256
 """Most events of one record."""
 
 MAX_LINE_BYTES: Final = 1 << 27
-"""Longest line that is written or imported: twice the largest frame. To judge a line takes some ten times its size in memory."""
+"""Longest line that is written or imported: twice the largest frame. Judging one takes a few times its size in memory."""
 
 MAX_FIRST_LINE_BYTES: Final = 1 << 24
 """Longest first line of an export: it says what the session is."""
