@@ -105,6 +105,9 @@ URGENT: Final = frozenset({"turn/interrupt"})
 URGENT_BELOW_REPLIES: Final = 2 * MAX_UNSENT_REPLIES
 """With so many replies unread a request waits, urgent or not: else a flood of them would be bounded by nothing."""
 
+MAX_RUNNING: Final = 20_000
+"""Requests of one client that run or wait at once, like `turn/wait`; each holds some kilobytes."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -127,6 +130,7 @@ class Inbound:
         self._service = service
         self._group = group
         self._jobs: InFlight[RunningRequest] = InFlight()
+        self._running = 0
         self._intake = RequestIntake(connection.transport)
         self._stopped = False
         self._notified: set[asyncio.Task[None]] = set()
@@ -269,11 +273,18 @@ class Inbound:
         self._intake.add(partial(self._send, encode_error(request_id, error)), size)
 
     def _start(self, job: RunningRequest) -> None:
-        if not job.is_scheduled:
-            job.is_scheduled = True
+        if job.is_scheduled:
+            return
+        job.is_scheduled = True
+        self._running += 1
+        if self._running <= MAX_RUNNING or job.method.name in URGENT:
             self._group.create_task(job.run(self._finish))
+        else:
+            reason = f"{MAX_RUNNING:,} requests wait for their replies; send it again when some of them have come"
+            self._finish(job, encode_error(job.request.id, invalid_request(reason)))
 
     def _finish(self, job: RunningRequest, body: bytes) -> None:
+        self._running -= 1
         self._jobs.finish(job.request.id)
         self._look_quiet()
         if job.after_events:
