@@ -89,9 +89,10 @@ class ApprovalPrompt:
     async def _read(self, asked: ApprovalAsked, keyboard: int) -> tuple[Outcome, Scope]:
         await self.printer.show_question(asked)
         while True:
+            await self.printer.prompt(f"{question_of(asked)} y: once, s: for this session, N: no ")
             with suppress(termios.error):  # a terminal that is gone: reading finds that
-                termios.tcflush(keyboard, termios.TCIFLUSH)
-            await self.printer.prompt(f"{question_of(asked)} y: once, s: for this session, N: no > ")
+                termios.tcflush(keyboard, termios.TCIFLUSH)  # what was typed before the question stood there whole
+            await self.printer.prompt("> ", goes_on=True)
             line = await _line(keyboard)
             if line is None:
                 return "denied", "once"

@@ -137,7 +137,8 @@ def _changed(diff: str) -> tuple[str, int, int, bool] | None:
 
 def asked_sentence(asked: ApprovalAsked) -> str:
     """Say what was asked, on one line."""
-    return f"may {one_line(asked.tool, CALL_CHARACTERS)} run? {one_line(asked.subject.text, CALL_CHARACTERS)}"
+    tool, subject = (unmasked(one_line(text, CALL_CHARACTERS)) for text in (asked.tool, asked.subject.text))
+    return f"may {tool} run? {subject}"
 
 
 def decided_sentence(decided: ApprovalDecided) -> str:

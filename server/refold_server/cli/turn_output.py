@@ -100,9 +100,10 @@ class TurnFormatter:
         lines += subject_lines(asked.subject, self._style)
         return self.note("\n".join(lines))
 
-    def prompt(self, text: str) -> list[OutputPiece]:
-        """Begin a line on standard error that a person ends by their own line break."""
-        return [*self._ended(Target.OUT), *self._ended(Target.NOTES), *self._put(Target.NOTES, self._style.bold(text))]
+    def prompt(self, text: str, *, goes_on: bool = False) -> list[OutputPiece]:
+        """Begin a line on standard error that a person ends by their own line break, or go on with it."""
+        before = [] if goes_on else [*self._ended(Target.OUT), *self._ended(Target.NOTES)]
+        return [*before, *self._put(Target.NOTES, self._style.bold(text))]
 
     def answered(self) -> None:
         """The person has ended the line."""
@@ -146,9 +147,9 @@ class TurnPrinter:
         """Show what a person is asked: which tool, and exactly what it would do."""
         await self._write(self._formatter.question(asked))
 
-    async def prompt(self, text: str) -> None:
-        """Begin a line on standard error that a person ends."""
-        await self._write(self._formatter.prompt(text))
+    async def prompt(self, text: str, *, goes_on: bool = False) -> None:
+        """Begin a line on standard error that a person ends, or go on with it."""
+        await self._write(self._formatter.prompt(text, goes_on=goes_on))
 
     def answered(self) -> None:
         """The person has ended the line."""

@@ -11,7 +11,16 @@ from refold_protocol.session.event_data import TURN_ENDS, aborted, blocked, fail
 from refold_protocol.session.events import AbortCause, ApprovalAsked, ApprovalSubject, TurnEndReason, TurnError
 from refold_protocol.session.messages import ReasoningBlock, TextBlock, ToolCallBlock, text_content
 from refold_protocol.session.transcript import TranscriptEntry
-from refold_server.cli.formatting import call_line, end_sentence, entry_lines, one_line, printable, question_of, subject_lines
+from refold_server.cli.formatting import (
+    asked_sentence,
+    call_line,
+    end_sentence,
+    entry_lines,
+    one_line,
+    printable,
+    question_of,
+    subject_lines,
+)
 from refold_server.cli.terminal import Style
 from refold_server.tools.text_change import unified_diff
 
@@ -156,6 +165,7 @@ def test_what_shows_nothing_is_visible_in_what_a_person_decides_about(hidden: st
     shown = "".join(subject_lines(ApprovalSubject("diff", f"+pass{hidden}word\n"), PLAIN))
     assert shown == f"+pass\\{'U' if ord(hidden) > 0xFFFF else 'u' if ord(hidden) > 0xFF else 'x'}{_digits(hidden)}word"
     assert hidden not in question_of(asked("edit" + hidden, "text", ""))
+    assert hidden not in asked_sentence(asked("edit" + hidden, "text", f"go{hidden}on")), "also afterwards, in the log"
     assert printable(f"a{hidden}b") == f"a{hidden}b", "prose is left alone"
 
 

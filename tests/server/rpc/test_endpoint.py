@@ -42,7 +42,7 @@ async def test_initialize_with_wrong_params_is_refused_and_may_be_tried_again() 
         assert "capabilities" in await talk.call("initialize", {"processId": None})
 
 
-async def test_a_request_more_than_may_wait_is_refused_and_served_when_one_was_answered(
+async def test_a_request_above_the_bound_is_refused_until_one_was_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("refold_server.rpc.connection.MAX_RUNNING", 2)
