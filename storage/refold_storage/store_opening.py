@@ -2,9 +2,9 @@
 is made.
 
 Never writes into a folder that holds something else than a store of this version. A store that this user may not write is
-opened for reading, without locks in LMDB and without one attempt to write; who writes it elsewhere goes on. LMDB opens and closes it in this process's
-turn only, and what it found is compared with what the store promised. That a process opens a store only once is
-`registry.py`'s business.
+opened for reading, without locks in LMDB and without one attempt to write; who writes it elsewhere goes on. LMDB opens and
+closes it in this process's turn only, and what it found is compared with what the store promised. That a process opens a store
+only once is `registry.py`'s business.
 """
 
 from __future__ import annotations
@@ -90,10 +90,11 @@ def open_environment(
 
     `map_bytes` is the size of the map to begin with, `max_bytes` the end of its growth. `now` (epoch ms) is noted in a
     new store, which is made unless `create` is False. `occupied` says that the store is open from now on, in place of
-    `occupy`; who gives one means to write, and is refused where that cannot be. Data that lack what the store promised are opened with `accept` only, and are what it promised from then on. May wait for the store's
-    write lock, so it is not for the event loop's thread. Raises ConfigError for a folder that cannot hold a store,
-    SessionFormatUnsupportedError for one that holds something else, StorageFullError, LogBusyError where another process
-    does not end opening it, WentBackError, and what `occupied` raises.
+    `occupy`; who gives one means to write, and is refused where that cannot be. Data that lack what the store promised are
+    opened with `accept` only, and are what it promised from then on. May wait for the store's write lock, so it is not for the
+    event loop's thread. Raises ConfigError for a folder that cannot hold a store, SessionFormatUnsupportedError for one that
+    holds something else, StorageFullError, LogBusyError where another process does not end opening it, WentBackError, and
+    what `occupied` raises.
     """
     there = _existing(folder)
     _prepare(folder, there, create, filesystem)
