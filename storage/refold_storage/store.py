@@ -71,12 +71,16 @@ class SessionChanges:
 
     async def delete(self, session: SessionId) -> None:
         """Delete a session; see `interface.Store.delete`."""
-        await self._whole(self._delete(session))
+        await self._whole(self._owned(session, partial(delete, session=session)))
 
     async def set_archived(self, session: SessionId, archived: bool) -> SessionRecord:
         """Set or take away the archived flag; see `interface.Store.set_archived`."""
         row = await self._whole(self._change(partial(catalog.mark_archived, session=session, archived=archived)))
         return row.record
+
+    async def rehome(self, session: SessionId, cwd: str) -> SessionRecord:
+        """Give a session another folder; see `interface.Store.rehome`."""
+        return (await self._whole(self._owned(session, partial(catalog.rehome, session=session, cwd=cwd)))).record
 
     async def import_session(self, record: SessionRecord, lines: Iterable[bytes]) -> SessionRecord:
         """Make a session of exact lines; see `interface.Store.import_session`."""
@@ -125,12 +129,13 @@ class SessionChanges:
         finally:
             lease.release()
 
-    async def _delete(self, session: SessionId) -> None:
+    async def _owned(self, session: SessionId, work: Work[T]) -> T:
+        """Change a session that nobody writes meanwhile."""
         if self.row(session) is None:
             raise unknown(session)
         lease = await self._leases.take(session)
         try:
-            await self._change(partial(delete, session=session))
+            return await self._change(work)
         finally:
             lease.release()
 
@@ -241,6 +246,11 @@ class LmdbStore:
         """Set or take away the archived flag; see `interface.Store.set_archived`."""
         self._check_writable()
         return await self._whole.set_archived(session, archived)
+
+    async def rehome(self, session: SessionId, cwd: str) -> SessionRecord:
+        """Give a session another folder; see `interface.Store.rehome`."""
+        self._check_writable()
+        return await self._whole.rehome(session, cwd)
 
     async def import_session(self, record: SessionRecord, lines: Iterable[bytes]) -> SessionRecord:
         """Make a session of exact lines; see `interface.Store.import_session`."""
