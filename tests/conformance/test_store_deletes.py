@@ -1,4 +1,4 @@
-"""What a store promises of deleting, archiving and moving to another folder, in the LMDB store and in the in-memory double alike."""
+"""What a store promises of deleting, archiving and moving, held against the LMDB store and the in-memory double alike."""
 
 from __future__ import annotations
 

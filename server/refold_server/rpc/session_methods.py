@@ -383,7 +383,7 @@ class SessionArchiveParams(Struct, frozen=True, gc=False, omit_defaults=True, fo
 
 class SessionRehomeParams(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """`session/rehome`: the session goes on in the folder `cwd` (an absolute path or a `file:` URI), because its own was moved
-    or renamed. Refused while a turn runs; a session that is open stays open."""
+    or renamed. Refused while a turn runs; a session that is open stays open, and whoever follows it subscribes anew."""
 
     session: SessionId
     cwd: str
