@@ -163,6 +163,21 @@ def mark_archived(transaction: Transaction, databases: Databases, session: Sessi
     return row
 
 
+def rehome(transaction: Transaction, databases: Databases, session: SessionId, cwd: str) -> CatalogRow:
+    """Give a session another folder; give its row. Raises SessionNotFoundError, InvalidJsonError for a folder that cannot be
+    stored, and as `find` and `refuse_later_row` do."""
+    before = find(transaction, databases, session)
+    if before is None:
+        raise SessionNotFoundError(f"there is no session {session}", session=session)
+    refuse_later_row(transaction, databases, session)
+    row = replace(before, cwd=cwd)
+    try:
+        put(transaction, databases, row, before)
+    except UnicodeEncodeError:
+        raise InvalidJsonError("a session's folder must be valid Unicode") from None
+    return row
+
+
 def remove(transaction: Transaction, databases: Databases, row: CatalogRow) -> None:
     """Take a row out, and its place among the recent sessions."""
     transaction.delete(session_key(row.id), db=databases.sessions)

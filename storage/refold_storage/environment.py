@@ -53,10 +53,13 @@ class Environment:
         occupancy: StoreLock,
         turn: OpeningTurn,
         mark: HighWaterMark,
+        *,
+        read_only: bool = False,
     ) -> None:
         self.databases: Final = databases
         self.folder: Final = folder
-        self.note: Final = HolderNote(folder)
+        self.read_only: Final = read_only
+        self.note: Final = HolderNote(folder, read_only=read_only)
         self._environment = environment
         self._file: Final = (folder / DATA_FILE).stat()
         self._occupancy = occupancy
@@ -90,6 +93,11 @@ class Environment:
         """Make the environment unusable for good."""
         self._unusable = self._unusable or reason
 
+    def check_writable(self) -> None:
+        """Raise LogUnwritableError where the store may only be read."""
+        if self.read_only:
+            raise read_only_error(self.folder)
+
     def last_transaction(self) -> int:
         """Give the number of the last committed transaction, of whatever process: it rises when anything changed."""
         self._check_usable()
@@ -115,8 +123,10 @@ class Environment:
     def writing(self) -> Generator[Transaction]:
         """The write transaction: waits for LMDB's write lock, commits with full sync at the end of the block, and rolls
         back when the block raises. What LMDB raises comes through as it is. Raises LogUnwritableError when the data file is
-        not where it was, because what is written then vanishes with this process, and when it lacks what was promised."""
+        not where it was, because what is written then vanishes with this process, when it lacks what was promised, and when it
+        may only be read."""
         self._check_usable()
+        self.check_writable()
         with self._writes:
             self._check_there()
             self._check_readers()
@@ -257,6 +267,14 @@ class Environment:
         if now - self._readers_checked >= _READER_CHECK_SECONDS:
             self._readers_checked = now
             self._environment.reader_check()
+
+
+def read_only_error(folder: Path) -> LogUnwritableError:
+    """Give the error of whoever would write to a store that may only be read."""
+    return LogUnwritableError(
+        f"the store in {folder} may only be read here (its permissions or its file system do not let this user write), so "
+        "nothing can be kept or changed in it; name another one with --store or store.path"
+    )
 
 
 def enlarged(environment: lmdb.Environment, folder: Path) -> int:

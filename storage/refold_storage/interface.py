@@ -293,6 +293,12 @@ class Store(Protocol):
         """
         ...
 
+    async def rehome(self, session: SessionId, cwd: str) -> SessionRecord:
+        """Give a session another folder, the absolute path `cwd`, on disk when this returns; give its record. No activity, and
+        idempotent. Raises SessionNotFoundError, SessionAlreadyOwnedError while anybody has it open for writing,
+        InvalidJsonError for a folder that is not valid Unicode, StorageFullError, LogBusyError."""
+        ...
+
     async def import_session(self, record: SessionRecord, lines: Iterable[bytes]) -> SessionRecord:
         """Make a session of the exact `lines` of its events 0 to `record.tail`, and give its record as it is stored.
 

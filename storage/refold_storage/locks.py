@@ -216,11 +216,11 @@ class OpeningTurn:
         self._held.release()
 
 
-def occupy(folder: Path) -> StoreLock:
+def occupy(folder: Path, *, read_only: bool = False) -> StoreLock:
     """Say that this process has the store in `folder` open. Blocks while the store is compacted, for PATIENCE_SECONDS at
-    most; raises LogBusyError then."""
+    most; raises LogBusyError then. With `read_only` no file is made: without one nothing is said."""
     deadline = time.monotonic() + OCCUPY_SECONDS
-    while (held := _lock(folder, fcntl.LOCK_SH)) is None:
+    while (held := _lock(folder, fcntl.LOCK_SH, read_only=read_only)) is None:
         if time.monotonic() >= deadline:
             raise LogBusyError(f"the store in {folder} is being compacted; try again when that is over")
         time.sleep(_PAUSE_SECONDS)
@@ -240,8 +240,14 @@ def occupy_alone(folder: Path) -> StoreLock:
     return held
 
 
-def _lock(folder: Path, kind: int) -> StoreLock | None:
-    held = StoreLock(os.open(folder / OCCUPANCY_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+def _lock(folder: Path, kind: int, *, read_only: bool = False) -> StoreLock | None:
+    try:
+        access = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
+        held = StoreLock(os.open(folder / OCCUPANCY_FILE, access | os.O_CLOEXEC, 0o600))
+    except (FileNotFoundError, PermissionError):
+        if not read_only:
+            raise
+        return StoreLock(-1)  # a copy without its locks, or somebody else's: nobody can be told
     try:
         locked = held.lock(kind)
     except BaseException:
@@ -270,8 +276,9 @@ NOTE_FILE: Final = "writer.pid"
 class HolderNote:
     """The note of one store. `claim` is called with the write lock held, once per commit."""
 
-    def __init__(self, folder: Path) -> None:
-        self._file = os.open(folder / NOTE_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
+        access = os.O_RDWR | os.O_CREAT
+        self._file = -1 if read_only else os.open(folder / NOTE_FILE, access | os.O_CLOEXEC, 0o600)
         self._mine = b"%-19d\n" % os.getpid()
 
     def claim(self) -> None:
@@ -292,7 +299,8 @@ class HolderNote:
 
     def close(self) -> None:
         """Close the file; the note stays."""
-        os.close(self._file)
+        if self._file >= 0:
+            os.close(self._file)
 
 
 def noted_holder(folder: Path) -> int | None:

@@ -265,10 +265,15 @@ class Incoming:
         self.record: SessionRecord = read_record(first[1])
 
     async def land(
-        self, store: Store, *, renamed: tuple[SessionId, int] | None = None, progress: Progress = no_progress
+        self,
+        store: Store,
+        *,
+        renamed: tuple[SessionId, int] | None = None,
+        cwd: str | None = None,
+        progress: Progress = no_progress,
     ) -> SessionRecord:
-        """Import the session; give its record. `renamed` has another id and when that was made, in Unix epoch ms; `progress`
-        is told of events.
+        """Import the session; give its record. `renamed` has another id and when that was made, in Unix epoch ms; `cwd` is
+        another folder; `progress` is told of events.
 
         Raises SessionCorruptionError and DigestMismatchError, whose `line` is the first that is wrong (for a digest: the
         last that may be), and what `Store.import_session` raises.
@@ -276,6 +281,8 @@ class Incoming:
         record = self.record
         if renamed is not None:
             record = replace(record, id=renamed[0], created_at=renamed[1])
+        if cwd is not None:
+            record = replace(record, cwd=cwd)
         try:
             return await store.import_session(record, self._events(progress))
         except DigestMismatchError as error:

@@ -71,12 +71,16 @@ class SessionChanges:
 
     async def delete(self, session: SessionId) -> None:
         """Delete a session; see `interface.Store.delete`."""
-        await self._whole(self._delete(session))
+        await self._whole(self._owned(session, partial(delete, session=session)))
 
     async def set_archived(self, session: SessionId, archived: bool) -> SessionRecord:
         """Set or take away the archived flag; see `interface.Store.set_archived`."""
         row = await self._whole(self._change(partial(catalog.mark_archived, session=session, archived=archived)))
         return row.record
+
+    async def rehome(self, session: SessionId, cwd: str) -> SessionRecord:
+        """Give a session another folder; see `interface.Store.rehome`."""
+        return (await self._whole(self._owned(session, partial(catalog.rehome, session=session, cwd=cwd)))).record
 
     async def import_session(self, record: SessionRecord, lines: Iterable[bytes]) -> SessionRecord:
         """Make a session of exact lines; see `interface.Store.import_session`."""
@@ -125,12 +129,13 @@ class SessionChanges:
         finally:
             lease.release()
 
-    async def _delete(self, session: SessionId) -> None:
+    async def _owned(self, session: SessionId, work: Work[T]) -> T:
+        """Change a session that nobody writes meanwhile."""
         if self.row(session) is None:
             raise unknown(session)
         lease = await self._leases.take(session)
         try:
-            await self._change(partial(delete, session=session))
+            return await self._change(work)
         finally:
             lease.release()
 
@@ -186,7 +191,7 @@ class LmdbStore:
     async def create(self, session: NewSession) -> WriteHandle:
         """Open a new session for writing; see `interface.Store.create`. Raises InvalidJsonError for an id or a folder
         that is not valid Unicode."""
-        self._check_open()
+        self._check_writable()
         row = catalog.empty_row(session)
         if self._whole.row(session.id) is not None:
             raise exists_already(session.id)
@@ -206,6 +211,7 @@ class LmdbStore:
             handle = ReadHandle(self.environment, session, self._handles.discard)
             self._handles.add(handle)
             return handle
+        self._check_writable()
         if self._whole.row(session) is None:  # asked first, so that no lock file appears for a session that is not there
             raise unknown(session)
         lease = await self._leases.take(session)
@@ -221,7 +227,7 @@ class LmdbStore:
 
     async def fork(self, parent: SessionId, at: int, session: NewSession) -> SessionRecord:
         """Make a session that begins with the events 0 to `at` of another one; see `interface.Store.fork`."""
-        self._check_open()
+        self._check_writable()
         return await self._whole.fork(parent, at, session)
 
     async def open_damaged(self, session: SessionId) -> ReadHandle:
@@ -233,22 +239,27 @@ class LmdbStore:
 
     async def delete(self, session: SessionId) -> None:
         """Delete a session; see `interface.Store.delete`."""
-        self._check_open()
+        self._check_writable()
         await self._whole.delete(session)
 
     async def set_archived(self, session: SessionId, archived: bool) -> SessionRecord:
         """Set or take away the archived flag; see `interface.Store.set_archived`."""
-        self._check_open()
+        self._check_writable()
         return await self._whole.set_archived(session, archived)
+
+    async def rehome(self, session: SessionId, cwd: str) -> SessionRecord:
+        """Give a session another folder; see `interface.Store.rehome`."""
+        self._check_writable()
+        return await self._whole.rehome(session, cwd)
 
     async def import_session(self, record: SessionRecord, lines: Iterable[bytes]) -> SessionRecord:
         """Make a session of exact lines; see `interface.Store.import_session`."""
-        self._check_open()
+        self._check_writable()
         return await self._whole.import_session(record, lines)
 
     async def rebuild_catalogue(self, progress: Progress = no_progress) -> Recount:
         """Count summaries and the list of recent sessions anew; see `interface.Store.rebuild_catalogue`."""
-        self._check_open()
+        self._check_writable()
         return await self._whole.rebuild_catalogue(list(self.survey()), progress)
 
     def get(self, session: SessionId) -> SessionRecord:
@@ -292,7 +303,7 @@ class LmdbStore:
     def follow(self, session: SessionId) -> Callable[[], None]:
         """Let the session's writer know that it is followed; see `interface.Store.follow`."""
         self._check_open()
-        return self._leases.follow(session).release
+        return (lambda: None) if self.environment.read_only else self._leases.follow(session).release
 
     def vitals(self) -> Vitals:
         """Tell how the store is; see `interface.Store.vitals`."""
@@ -343,6 +354,10 @@ class LmdbStore:
         handle = WriteHandle(self.commits, pending_writes, self._clock, self._limits, self._handles.discard)
         self._handles.add(handle)
         return handle
+
+    def _check_writable(self) -> None:
+        self._check_open()
+        self.environment.check_writable()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -119,9 +119,10 @@ def create_databases(environment: lmdb.Environment, transaction: Transaction, cr
     return meta
 
 
-def open_databases(environment: lmdb.Environment, transaction: Transaction, folder: Path) -> Databases:
+def open_databases(environment: lmdb.Environment, transaction: Transaction | None, folder: Path) -> Databases:
     """Open the databases for as long as `environment` lives. `transaction` must be a write transaction (the binding
-    forgets handles that were opened in a read transaction) and commits without writing anything.
+    forgets handles that were opened in a read transaction) and commits without writing anything; an environment that is
+    read only goes without.
 
     Raises SessionFormatUnsupportedError when one is missing.
     """

@@ -1,15 +1,17 @@
 """Opening of an LMDB environment: which folders can hold a store, with which settings LMDB opens it, how a new one
 is made.
 
-Never writes into a folder that holds something else than a store of this version. LMDB opens and closes it in this process's
-turn only, and what it found is compared with what the store promised. That a process opens a store only once is
-`registry.py`'s business.
+Never writes into a folder that holds something else than a store of this version. A store that this user may not write is
+opened for reading, without locks in LMDB and without one attempt to write; who writes it elsewhere goes on. LMDB opens and
+closes it in this process's turn only, and what it found is compared with what the store promised. That a process opens a store
+only once is `registry.py`'s business.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
@@ -21,9 +23,18 @@ from msgspec import Struct
 
 from refold_protocol.errors import ConfigError, RefoldError, SessionFormatUnsupportedError, StorageFullError
 from refold_storage.disk import FULL_ERRNOS, FilesystemOf, is_full, refuse_remote, reserve
-from refold_storage.environment import Environment, enlarged
-from refold_storage.high_water import NO_COMMIT, HighWaterMark, WentBackError, count_commit, last_commit, refuse_lost, went_back
-from refold_storage.locks import OCCUPANCY_FILE, TURN_SECONDS, OpeningTurn, StoreLock, occupy
+from refold_storage.environment import Environment, enlarged, read_only_error
+from refold_storage.high_water import (
+    MARK_FILE,
+    NO_COMMIT,
+    HighWaterMark,
+    WentBackError,
+    count_commit,
+    last_commit,
+    refuse_lost,
+    went_back,
+)
+from refold_storage.locks import NOTE_FILE, OCCUPANCY_FILE, TURN_SECONDS, OpeningTurn, StoreLock, occupy
 from refold_storage.store_format import (
     DATA_FILE,
     LOCK_FILE,
@@ -72,23 +83,29 @@ def open_environment(
     max_bytes: int | None,
     create: bool,
     filesystem: FilesystemOf,
-    occupied: Callable[[Path], StoreLock] = occupy,
+    occupied: Callable[[Path], StoreLock] | None = None,
     accept: bool = False,
 ) -> Environment:
     """Open the store in `folder`, which this process must not have open.
 
     `map_bytes` is the size of the map to begin with, `max_bytes` the end of its growth. `now` (epoch ms) is noted in a
-    new store, which is made unless `create` is False. `occupied` says that the store is open from now on. Data that lack
-    what the store promised are opened with `accept` only, and are what it promised from then on. May wait for the store's
-    write lock, so it is not for the event loop's thread. Raises ConfigError for a folder that cannot hold a store,
-    SessionFormatUnsupportedError for one that holds something else, StorageFullError, LogBusyError where another process
-    does not end opening it, WentBackError, and what `occupied` raises.
+    new store, which is made unless `create` is False. `occupied` says that the store is open from now on, in place of
+    `occupy`; who gives one means to write, and is refused where that cannot be. Data that lack what the store promised are
+    opened with `accept` only, and are what it promised from then on. May wait for the store's write lock, so it is not for the
+    event loop's thread. Raises ConfigError for a folder that cannot hold a store, SessionFormatUnsupportedError for one that
+    holds something else, StorageFullError, LogBusyError where another process does not end opening it, WentBackError, and
+    what `occupied` raises.
     """
     there = _existing(folder)
     _prepare(folder, there, create, filesystem)
     size = max(min(map_bytes or DEFAULT_MAP_BYTES, max_bytes or DEFAULT_MAP_BYTES), MIN_MAP_BYTES)
+    wanted = Wanted(size, max_bytes, now, accept)
     try:
-        return _open(folder, there, Wanted(size, max_bytes, now, accept), occupied)
+        if not is_read_only(folder):
+            return _open(folder, there, wanted, occupied or occupy)
+        if occupied is not None:
+            raise read_only_error(folder)
+        return _open_for_reading(folder, wanted)
     except (lmdb.Error, OSError) as error:
         raise _clear_error(folder, error) from error
 
@@ -106,6 +123,17 @@ def _prepare(folder: Path, there: Path, create: bool, filesystem: FilesystemOf) 
         if error.errno in FULL_ERRNOS:
             raise _clear_error(folder, error) from error
         raise ConfigError("store.path", f"{folder} cannot hold a store: {error.strerror}") from None
+
+
+def is_read_only(folder: Path) -> bool:
+    """Tell whether a file without which nothing can be written to the store in `folder` may not be written, or not be made.
+    Asks and does not try."""
+    effective = os.access in os.supports_effective_ids
+    for path in (folder / name for name in (DATA_FILE, LOCK_FILE, OCCUPANCY_FILE, MARK_FILE, NOTE_FILE)):
+        asked, access = (path, os.R_OK | os.W_OK) if os.path.lexists(path) else (folder, os.W_OK | os.X_OK)
+        if not os.access(asked, access, effective_ids=effective):
+            return True
+    return False
 
 
 def _existing(folder: Path) -> Path:
@@ -140,6 +168,39 @@ def _open(folder: Path, there: Path, wanted: Wanted, occupied: Callable[[Path], 
         opened = Environment(environment, databases, folder, wanted.max_bytes, occupancy, turn, mark)
         undo.pop_all()
         return opened
+
+
+def _open_for_reading(folder: Path, wanted: Wanted) -> Environment:
+    """Open a store that may only be read. What was promised and is not there is told, and the rest is read: nothing is
+    appended to it here. Its pages may be used again by a writer elsewhere after two commits, which a view is too short for."""
+    with ExitStack() as undo:
+        turn = OpeningTurn(folder)
+        undo.callback(turn.release)
+        occupancy = occupy(folder, read_only=True)
+        undo.callback(occupancy.release)
+        mark = HighWaterMark(folder, read_only=True)
+        undo.callback(mark.close)
+        if not check_data_file(folder):
+            raise ConfigError("store.path", f"there is no store in {folder}, and none can be made: it may only be read")
+        environment = _mapped(folder, wanted.map_bytes, readonly=True)
+        undo.callback(environment.close)
+        try:
+            _compare(environment, folder, wanted, mark)
+        except WentBackError as error:
+            _LOG.warning("%s", error.message)
+        databases = _databases_for_reading(environment, folder)
+        _keep_from_children(folder / DATA_FILE)
+        opened = Environment(environment, databases, folder, wanted.max_bytes, occupancy, turn, mark, read_only=True)
+        undo.pop_all()
+        return opened
+
+
+def _databases_for_reading(environment: lmdb.Environment, folder: Path) -> Databases:
+    while True:
+        try:
+            return open_databases(environment, None, folder)
+        except lmdb.MapResizedError:  # another process grew the map
+            environment.set_mapsize(enlarged(environment, folder))
 
 
 def _look_at_foreign(folder: Path) -> None:
@@ -336,6 +397,7 @@ _UNREADABLE: Final = (
 )
 """What LMDB raises for a file that it cannot make sense of."""
 
+_LOG: Final = logging.getLogger(__name__)
 _LOCK_HEAD_BYTES: Final = 128
 _READER_BYTES: Final = 64
 """The parts of LMDB's lock file: its head, and a cache line for each reader (MDB_txninfo and MDB_reader of mdb.c)."""

@@ -165,7 +165,14 @@ class Log:
         """Record that the open step's request leaves."""
         return self._sent("step", attempt, request_of(self.request_state), *self.here())
 
-    def compaction(self, start: int, end: int, text: str | None = "They asked why.", config: CallConfig | None = None) -> Event:
+    def compaction(
+        self,
+        start: int,
+        end: int,
+        text: str | None = "They asked why.",
+        config: CallConfig | None = None,
+        usage: Usage | None = None,
+    ) -> Event:
         """Sum up the nodes from `start` to `end` (seqs), a failure where `text` is None; give its `compact/start`. `config`
         is that of the model that sums up, by default of the one that was asked last."""
         header = self.request_state.header
@@ -175,7 +182,7 @@ class Log:
         if text is not None:
             seqs = [node.seq for node in self.surface.nodes]
             shadowed = ranges_of(seqs[seqs.index(start) : seqs.index(end) + 1])
-            self.add(CompactSummary(text, shadowed, 1000, "engine/chain", 512))
+            self.add(CompactSummary(text, shadowed, 1000, "engine/chain", 512, usage))
             self.replace(UserMessage(text_content(text), COMPACTION), start, end)
         self.add(CompactEnd(None if text is not None else TurnError("compaction.failed", "It is blank.")))
         return began

@@ -116,6 +116,17 @@ class MemoryStore:
         log.row = replace(log.row, archived=archived)
         return log.row.record
 
+    async def rehome(self, session: SessionId, cwd: str) -> SessionRecord:
+        """Give a session another folder; see `interface.Store.rehome`."""
+        self._check_open()
+        log = self._log(session)
+        if session in self._owners:
+            raise _owned(session)
+        catalog.empty_row(NewSession(session, cwd, 0))
+        self._medium.commit()
+        log.row = replace(log.row, cwd=cwd)
+        return log.row.record
+
     async def import_session(self, record: SessionRecord, lines: Iterable[bytes]) -> SessionRecord:
         """Make a session of exact lines; see `interface.Store.import_session`."""
         self._check_open()

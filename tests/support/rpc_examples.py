@@ -99,6 +99,8 @@ from refold_server.rpc.session_methods import (
     SessionOpenResult,
     SessionReadParams,
     SessionReadResult,
+    SessionRehomeParams,
+    SessionRehomeResult,
 )
 from refold_server.rpc.turn_methods import (
     TurnInterruptParams,
@@ -211,6 +213,7 @@ EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
     "session/fork": (SessionForkParams(SESSION, 41, "Another way"), SessionForkResult(FORK, 43)),
     "session/delete": (SessionDeleteParams(SESSION), None),
     "session/archive": (SessionArchiveParams(SESSION, archived=False), None),
+    "session/rehome": (SessionRehomeParams(SESSION, "/home/ann/renamed"), SessionRehomeResult("/home/ann/renamed")),
     "session/close": (SessionCloseParams(SESSION, True), None),
     "turn/start": (
         TurnStartParams(SESSION, (TextInput("What does\nmain do? “é”"),), if_running="queue", key="k-1", work_done_token="t"),

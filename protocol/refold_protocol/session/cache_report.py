@@ -32,6 +32,7 @@ from refold_protocol.session.prefix_cache import (
     course_of,
     least_cached,
 )
+from refold_protocol.session.request_rows import RequestRows
 
 MIN_LOST_TOKENS: Final = 4096
 """Fewer tokens than these may be missing without being lost, unless the provider was seen to count finer: providers cache
@@ -152,9 +153,12 @@ class RequestHistory:
         self._blobs = blobs
         self._sent: dict[tuple[int, int], SentRequest] = {}
         self.state = NOTHING_ASKED
+        self.requests = RequestRows()
+        """All requests, those for summaries too."""
 
     def feed(self, event: Event) -> None:
         """Take the next event. Raises what the attribution fold raises."""
+        self.requests.feed(event)
         self.state = attribution_step(self.state, event, self._blobs)
         if isinstance(event.data, RequestSent) and self.state.last is not None and self.state.last.seq == event.seq:
             self._sent[event.data.turn or 0, event.data.step or 0] = self.state.last

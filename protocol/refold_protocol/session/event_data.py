@@ -358,10 +358,18 @@ class CompactSummary(Struct, frozen=True, gc=False, omit_defaults=True, rename="
     usage: Usage | None = None
 
 
+class UnusedSummary(Struct, frozen=True, gc=False):
+    """What the summary of request `attempt` of a compaction cost, which did not land."""
+
+    attempt: int
+    usage: Usage
+
+
 class CompactEnd(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A compaction is over; with `error` it changed nothing."""
+    """A compaction is over; with `error` it changed nothing. `unused` are the summaries that were paid for and thrown away."""
 
     error: TurnError | None = None
+    unused: tuple[UnusedSummary, ...] = ()
 
 
 class SessionTitle(Struct, frozen=True, gc=False):

@@ -60,6 +60,7 @@ from refold_protocol.session.event_data import (
     TurnEndReason,
     TurnError,
     TurnStart,
+    UnusedSummary,
     UserMessage,
 )
 
@@ -112,6 +113,7 @@ __all__ = [
     "TurnEndReason",
     "TurnError",
     "TurnStart",
+    "UnusedSummary",
     "UserMessage",
 ]
 

@@ -1,7 +1,8 @@
 """The meter: how many tokens a session's next request costs one model. A view of the session's state.
 
 A provider's usage is exact for the request that it was reported of. While model and header stay what they were, the total
-is that usage and what the surface gained or lost since, by estimate; in any other case the whole request is estimated.
+is that usage and what the surface gained since, by estimate; in any other case the whole request is estimated. Where a part of
+the history was replaced, two counted prompts tell what its estimate is worth, and the nearer of them is the one to count from.
 Each node is priced once. What may follow what, which nodes there are, which call was counted last: other folds' matter.
 
 The pressure of each request that a log says was sent: what the meter said just before, and what the provider did.
@@ -11,8 +12,8 @@ Whether a model can be metered is the caller's matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,15 +23,17 @@ from refold_protocol.session.chunks import assemble
 from refold_protocol.session.events import (
     AssistantChunk,
     AssistantMessage,
+    CompactEnd,
+    CompactSummary,
     Event,
-    RequestHeader,
-    RequestHeaderDelta,
     RequestSent,
     SeqRange,
 )
 from refold_protocol.session.header import canonical_header
-from refold_protocol.session.messages import EpochHeader, Message, Usage
+from refold_protocol.session.messages import EpochHeader, Message, Usage, text_content
 from refold_protocol.session.projection import derive_message
+from refold_protocol.session.request import OpenCompaction, region_nodes
+from refold_protocol.session.request_rows import RequestRows, SentRow
 from refold_protocol.session.session_state import NO_EVENTS, CountedCall, SessionState, fold_stored
 from refold_protocol.session.token_estimate import Density, MeterProfile, estimate_header, estimate_message
 
@@ -110,7 +113,8 @@ class Meter:
             anchor = None
         tokens = header_tokens + surface
         if anchor is not None:
-            tokens = max(0, anchor.tokens + surface - anchor.surface)
+            anchor, worth = self._nearest(state, anchor)
+            tokens = max(0, anchor.tokens + round(worth * (surface - anchor.surface)))
         return Pressure(profile.model, profile.window, tokens, header_tokens, surface, anchor, state.revision)
 
     def measure_surface(self, state: SessionState) -> SurfacePrices:
@@ -124,6 +128,11 @@ class Meter:
         if tokens is None:
             tokens = self._price_of_seq[node.seq] = price_of(derive_message(node), self.profile.density)
         return tokens
+
+    def price_summary(self, asked: OpenCompaction) -> int:
+        """Give the estimated tokens of the history in a summary's request: its region, and what asks for the summary."""
+        asks = price_of(Message("user", text_content(asked.start.instructions)), self.profile.density)
+        return sum(map(self.price, region_nodes(asked))) + asks
 
     def _price(self, nodes: AppendOnlyList[Event]) -> None:
         if not nodes.extends(self._nodes):
@@ -142,7 +151,7 @@ class Meter:
         return self._header[1:]
 
     def _anchor_of(self, state: SessionState) -> Anchor | None:
-        call = next((call for call in state.counted if call.model == self.profile.model), None)
+        call = self._counted(state)
         if call is None:
             return None
         if self._anchor is None or self._anchor.seq != call.reply.seq:
@@ -152,6 +161,29 @@ class Meter:
             self._anchor = Anchor(call.turn, call.step, call.reply.seq, call.tokens, call.header, surface)
         return self._anchor
 
+    def _nearest(self, state: SessionState, last: Anchor) -> tuple[Anchor, float]:
+        """Give what to count from, and how many tokens one of an estimate is worth there. After a replace that is the first
+        counted prompt with this header, where it is clearly nearer than the last call, and what the provider counted between."""
+        call = self._counted(state)
+        if call is None or state.request_state.surface.nodes.extends(call.nodes):
+            return last, 1.0
+        first = call.first
+        known = Anchor(first.turn, first.step, first.seq, first.tokens, call.header, sum(map(self.price, first.nodes)))
+        estimated, counted = last.surface - known.surface, last.tokens - known.tokens
+        worth = counted / estimated if estimated >= _TELLING_TOKENS else 1.0
+        if not 1 / _MOST_WORTH <= worth <= _MOST_WORTH:
+            worth = 1.0
+        since_first, since_last = self._strange(state, first.nodes), self._strange(state, (*call.nodes, call.reply))
+        return (known if 2 * since_first < since_last else last), worth
+
+    def _strange(self, state: SessionState, counted: Iterable[Event]) -> int:
+        """Estimate the tokens that the surface lost and gained since it had the nodes that were counted."""
+        then, now = ({node.seq: node for node in nodes} for nodes in (counted, state.request_state.surface.nodes))
+        return sum(self.price(one) for seq, one in {**then, **now}.items() if (seq in then) != (seq in now))
+
+    def _counted(self, state: SessionState) -> CountedCall | None:
+        return next((call for call in state.counted if call.model == self.profile.model), None)
+
     def _output(self, call: CountedCall) -> int:
         """Price what the provider put out: the chunks that the reply cites, put together as the loop does; the reply itself
         where it does not say of which chunks it was made."""
@@ -160,6 +192,13 @@ class Meter:
         cited = [event.data for one in call.reply.sources for event in self._cited(one)]
         content = assemble(data.chunk for data in cited if isinstance(data, AssistantChunk)).content
         return price_of(Message("assistant", content) if content else None, self.profile.density)
+
+
+_TELLING_TOKENS: Final = 64
+"""From so many estimated tokens on, what a provider counted of them says something about estimates."""
+
+_MOST_WORTH: Final = 2.5
+"""No language is further off than that; figures that say so are no counts."""
 
 
 def price_of(message: Message | None, density: Density) -> int:
@@ -173,11 +212,11 @@ class PressureRow(Struct, frozen=True, gc=False, omit_defaults=True, rename="cam
 
     `tokens` is the pressure: exact up to the anchor, the call at `anchor` (the seq of its reply), and estimated from there;
     without an anchor it is `estimate`, which prices the whole request by the characters of its texts. `usage` is what the
-    provider reported; absent where it did not.
+    provider reported; absent where it did not. A summary has no `turn` and `step` but the seq of its `compact/start`.
     """
 
-    turn: int
-    step: int
+    turn: int | None
+    step: int | None
     attempt: int
     seq: int
     model: str
@@ -187,6 +226,8 @@ class PressureRow(Struct, frozen=True, gc=False, omit_defaults=True, rename="cam
     estimate: int | None = None
     anchor: int | None = None
     usage: Usage | None = None
+    purpose: str = "step"
+    compaction: int | None = None
 
     @property
     def reported(self) -> int | None:
@@ -220,36 +261,38 @@ class PressureRows:
         self._state: SessionState = NO_EVENTS
         self._meters = {profile.model: Meter(profile, cited) for profile in profiles}
         self._as_model = as_model
-        self._route = ""
+        self._requests = RequestRows()
 
     def feed(self, event: Event) -> None:
         """Take the next event. Raises what `fold_stored` raises."""
         self._state = fold_stored(self._state, event)
-        match event.data:
-            case RequestHeader() | RequestHeaderDelta() as header:
-                self._route = route_of(header) or self._route
-            case RequestSent(purpose="step", turn=int(turn), step=int(step), attempt=attempt):
-                self.rows.append(self._row(turn, step, attempt, event.seq))
-            case AssistantMessage(usage=Usage() as usage) as reply if self.rows and event.surface_op == "append":
-                row = self.rows[-1]
-                if (row.turn, row.step) == (reply.turn, reply.step):
-                    self.rows[-1] = replace(row, usage=usage)
-            case _:
-                pass
+        self._requests.feed(event)
+        sent = self._requests.rows
+        if isinstance(event.data, RequestSent):
+            self.rows.append(self._row(sent[-1]))
+        elif isinstance(event.data, AssistantMessage | CompactSummary | CompactEnd):
+            self._report(sent)
 
-    def _row(self, turn: int, step: int, attempt: int, seq: int) -> PressureRow:
-        metered = self._as_model or self._route
+    def _report(self, sent: Sequence[SentRow]) -> None:
+        """Take over what was reported of the latest requests."""
+        for place in range(len(sent) - 1, -1, -1):
+            row, usage = self.rows[place], sent[place].usage
+            if row.usage is usage and row.compaction is None:
+                break
+            self.rows[place] = replace(row, usage=usage)
+
+    def _row(self, sent: SentRow) -> PressureRow:
+        metered = self._as_model or sent.model
         meter = self._meters.get(metered)
-        row = PressureRow(turn, step, attempt, seq, self._route, metered)
+        step, compaction = (sent.step if sent.purpose == "step" else None), self._state.request_state.compaction
+        turn = sent.turn if sent.purpose == "step" else None
+        row = PressureRow(
+            turn, step, sent.attempt, sent.seq, sent.model, metered, purpose=sent.purpose, compaction=sent.compaction
+        )
         if meter is None:
             return row
         found = meter.measure(self._state)
         anchor = None if found.anchor is None else found.anchor.seq
-        estimate = found.header + found.surface
-        return replace(row, window=found.window, tokens=found.tokens, estimate=estimate, anchor=anchor)
-
-
-def route_of(header: RequestHeader | RequestHeaderDelta) -> str | None:
-    """Give the model, as `provider/model`, that a header event sends requests to; None where it changes nothing about it."""
-    config = header.header.config if isinstance(header, RequestHeader) else header.config
-    return None if config is None else f"{config.provider}/{config.model}"
+        other = 0 if sent.purpose == "step" or compaction is None else meter.price_summary(compaction) - found.surface
+        estimate, tokens = found.header + found.surface + other, found.tokens + other
+        return replace(row, window=found.window, tokens=tokens, estimate=estimate, anchor=anchor)

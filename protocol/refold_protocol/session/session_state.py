@@ -67,9 +67,20 @@ class Granted(Struct, frozen=True, gc=False):
 NOTHING_GRANTED = Granted()
 
 
+class CountedPrompt(Struct, frozen=True, gc=False):
+    """The prompt of a call that its provider counted, in `tokens`; `seq` is the reply's, `nodes` the surface before it."""
+
+    turn: int
+    step: int
+    seq: int
+    tokens: int
+    nodes: AppendOnlyList[Event]
+
+
 class CountedCall(Struct, frozen=True, gc=False):
     """A call that its provider counted. `model` is `provider/model`, `tokens` counts prompt and output, `header` (canonical)
-    is what it was sent with, `nodes` the surface just before its reply."""
+    is what it was sent with, `nodes` the surface just before its reply. `first` is the first prompt that was counted of this
+    model and header, as long as no other header came between: the shortest, mostly."""
 
     model: str
     turn: int
@@ -78,6 +89,7 @@ class CountedCall(Struct, frozen=True, gc=False):
     header: EpochHeader
     nodes: AppendOnlyList[Event]
     reply: Event
+    first: CountedPrompt
 
 
 Counted: TypeAlias = tuple[CountedCall, ...]
@@ -196,7 +208,11 @@ def counted_step(state: Counted, event: Event, before: RequestState) -> Counted:
     if reply.usage is None or reply.usage.prompt_tokens <= 0 or not reply.usage.is_possible:
         return state
     model, nodes = f"{reply.provider}/{reply.model}", before.surface.nodes
-    call = CountedCall(model, reply.turn, reply.step, reply.usage.total_tokens, canonical_header(header), nodes, event)
+    sent_with, before_it = canonical_header(header), next((one for one in state if one.model == model), None)
+    first = CountedPrompt(reply.turn, reply.step, event.seq, reply.usage.prompt_tokens, nodes)
+    if before_it is not None and before_it.header == sent_with:
+        first = before_it.first
+    call = CountedCall(model, reply.turn, reply.step, reply.usage.total_tokens, sent_with, nodes, event, first)
     return (*[one for one in state if one.model != model], call)
 
 

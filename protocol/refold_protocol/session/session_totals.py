@@ -5,14 +5,18 @@ Never decides anything: whoever needs the truth folds the events.
 
 from __future__ import annotations
 
+from functools import reduce
+
 from msgspec import Struct
 from msgspec.structs import replace
 
 from refold_protocol.session.events import (
     AssistantMessage,
+    CompactEnd,
     CompactSummary,
     Event,
     InputAccepted,
+    InstanceStart,
     RequestHeader,
     RequestHeaderDelta,
     SessionSettings,
@@ -42,9 +46,19 @@ class UsageTotals(Struct, frozen=True, gc=False, omit_defaults=True, rename="cam
             self.cache_write_tokens + (usage.cache_write_tokens or 0),
         )
 
+    def with_totals(self, other: UsageTotals) -> UsageTotals:
+        """Give the sum of two totals."""
+        return UsageTotals(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+        )
+
 
 class SessionTotals(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
-    """State of the fold. `title` is the given one, else the beginning of the first prompt; `last_activity` is epoch ms."""
+    """State of the fold. `title` is the given one, else the beginning of the first prompt; `last_activity` is epoch ms.
+    `usage` is what the session cost itself, `inherited` what the events cost that a fork begins with."""
 
     title: str | None = None
     titled: bool = False
@@ -52,9 +66,15 @@ class SessionTotals(Struct, frozen=True, gc=False, omit_defaults=True, rename="c
     turns: int = 0
     last_activity: int | None = None
     usage: UsageTotals = UsageTotals()
+    inherited: UsageTotals = UsageTotals()
 
 
 EMPTY_SUMMARY = SessionTotals()
+
+
+def as_fork(state: SessionTotals) -> SessionTotals:
+    """Give the totals of a fork that begins with events of these totals: what they cost was the parent's."""
+    return replace(state, usage=UsageTotals(), inherited=state.inherited.with_totals(state.usage))
 
 
 def summary_step(state: SessionTotals, event: Event) -> SessionTotals:
@@ -78,5 +98,9 @@ def summary_step(state: SessionTotals, event: Event) -> SessionTotals:
             return replace(state, model=f"{reply.provider}/{reply.model}", usage=usage, last_activity=event.time)
         case CompactSummary(usage=Usage() as usage):  # it was paid for like any reply
             return replace(state, usage=state.usage.plus(usage))
+        case CompactEnd(unused=tuple(unused)) if unused:  # so were those that did not land
+            return replace(state, usage=reduce(lambda totals, one: totals.plus(one.usage), unused, state.usage))
+        case InstanceStart(reason="fork"):
+            return as_fork(state)
         case _:
             return state

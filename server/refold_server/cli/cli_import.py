@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from refold_protocol.errors import ConfigError, DigestMismatchError, SessionAlreadyExistsError, SessionCorruptionError
-from refold_server.cli.command_line import add_json, add_store
+from refold_server.cli.command_line import add_folder, add_json, add_store
 from refold_server.cli.exit_codes import COMPLETED, INTERNAL, STORE_CODES, report_error
 from refold_server.cli.formatting import one_line
 from refold_server.cli.terminal import OutputStream, show_progress, standard_error, standard_output
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 SUMMARY = "read a session that was exported"
 DESCRIPTION = """Read a session from a file that `refold export` wrote, and print its id. It has the same events, byte for byte,
 and the same digests. A file that was changed or cut off is refused with the line that is wrong, and nothing is imported.
-What the session lets run without a question is told."""
+What the session lets run without a question is told. It lives in the folder that the file names, or in the current one where
+there is no such folder here."""
 EXIT_CODES = STORE_CODES | {INTERNAL: "the file is damaged or no export, and nothing was imported; or an internal error"}
 
 SHOWN_CHARACTERS: Final = 200
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--new-id", action="store_true", help="give the session an id of its own, made now (default: the file's)"
     )
+    add_folder(parser, "the session's folder (default: the file's, or the current one where there is none such)")
     add_json(parser)
     add_store(parser)
 
@@ -56,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _import(options: argparse.Namespace) -> int:
-    from refold_server.cli.command_context import open_context, read_config
+    from refold_server.cli.command_context import open_context, read_config, standing_folder
     from refold_server.clock import epoch_ms, new_session_id
     from refold_server.sessions.session_settings import standing_permissions
     from refold_storage.interface import no_progress
@@ -67,10 +69,11 @@ async def _import(options: argparse.Namespace) -> int:
     with _open_source(options.file) as file:
         try:
             incoming = Incoming(_blocks(file))
+            folder = standing_folder(incoming.record.cwd, options.cwd)
             renamed = (new_session_id(), epoch_ms()) if options.new_id else None
             async with open_context(config, create=True, plugins=False) as context:
                 with show_progress(err, incoming.record.tail + 1) as progress:
-                    record = await incoming.land(context.store, renamed=renamed, progress=progress or no_progress)
+                    record = await incoming.land(context.store, renamed=renamed, cwd=folder, progress=progress or no_progress)
                 if not options.json:
                     out.line(record.id)
                     out.flush()

@@ -94,7 +94,8 @@ def _model_words(row: PressureRow) -> str:
 
 
 def _cells(row: PressureRow) -> tuple[str, ...]:
-    place = f"{row.turn}.{row.step}" + (f" try {row.attempt}" if row.attempt > 1 else "")
+    place = "summary" if row.purpose == "summary" else f"{row.turn}.{row.step}"
+    place += f" try {row.attempt}" if row.attempt > 1 else ""
     if row.tokens is None or row.window is None:
         return (place, "?", "?", "-", "?", _count(row.reported), "?")
     source = "estimate" if row.anchor is None else f"usage at {row.anchor}"

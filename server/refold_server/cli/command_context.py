@@ -75,6 +75,27 @@ def current_folder() -> str:
     return folder
 
 
+def named_folder(folder: str | None) -> str:
+    """Give the absolute path of the folder that an option names, the current one where it names none. Raises ConfigError."""
+    if folder is None:
+        return current_folder()
+    path = os.path.abspath(folder)  # noqa: PTH100 - links stay as they were named
+    if not os.path.isdir(path):  # noqa: PTH112 - a name may be any text
+        raise ConfigError("--cwd", f"there is no folder {path}")
+    return path
+
+
+def standing_folder(recorded: str, named: str | None) -> str | None:
+    """Give the folder that a session is to have in place of the one that is `recorded`: the one that an option names, or the
+    current one where the recorded one was moved or renamed; None where it keeps its own. Raises ConfigError."""
+    from refold_server.sessions.session_registry import is_gone
+
+    if named is None and not is_gone(recorded):
+        return None
+    folder = named_folder(named)
+    return None if os.path.realpath(folder) == os.path.realpath(recorded) else folder
+
+
 @asynccontextmanager
 async def open_context(
     config: Config, *, create: bool = False, plugins: bool = True, turns: bool = False

@@ -147,10 +147,49 @@ def add_store(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="the configuration file; goes before REFOLD_CONFIG")
 
 
+def add_folder(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add the option that names a folder, which may be relative."""
+    parser.add_argument("--cwd", metavar="FOLDER", type=unicode_text, help=text)
+
+
+def add_session_settings(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which folder and which settings a session has. --session is the command's own."""
+    parser.add_argument(
+        "--model",
+        metavar="PROVIDER/MODEL",
+        type=unicode_text,
+        help="the session's model from now on (default: its own, else the configuration's)",
+    )
+    parser.add_argument(
+        "--effort",
+        metavar="TEXT",
+        type=unicode_text,
+        help="how much the model thinks, in the provider's own word; the session keeps it",
+    )
+    parser.add_argument(
+        "--permissions",
+        choices=("ask", "allow", "deny"),
+        help="whether calls that change something run; the session keeps it (default: its own, else the configuration's); "
+        "ask: on a terminal, denied without one",
+    )
+    parser.add_argument("--title", metavar="TEXT", type=title_text, help="what the session is called from now on")
+    add_folder(
+        parser,
+        "the session's folder from now on (default: its own, or, where that is gone and for a new one, the current folder)",
+    )
+
+
 def unicode_text(text: str) -> str:
     """Take text that the log can hold. Raises ArgumentTypeError for bytes that are not UTF-8."""
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise argparse.ArgumentTypeError(f"{text!r} is not UTF-8")
+    return text
+
+
+def title_text(text: str) -> str:
+    """Take a session's title. Raises ArgumentTypeError."""
+    if not 1 <= len(unicode_text(text)) <= 200:
+        raise argparse.ArgumentTypeError("a title has 1 to 200 characters")
     return text
 
 

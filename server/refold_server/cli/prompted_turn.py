@@ -13,19 +13,18 @@ from typing import Final
 import anyio
 
 from refold_protocol.errors import ConfigError, RefoldError
-from refold_protocol.ids import SessionId
 from refold_protocol.session.codec import decode_event
-from refold_protocol.session.events import AbortCause, PermissionSettings, SessionSettings, TurnEnd
+from refold_protocol.session.events import AbortCause, TurnEnd
 from refold_protocol.session.messages import Source, text_content, text_of
 from refold_protocol.session.session_state import PendingInput
 from refold_server.cli.approval_prompt import ApprovalPrompt, keyboard_of
-from refold_server.cli.command_context import CommandContext, Interrupts
+from refold_server.cli.command_context import Interrupts
 from refold_server.cli.exit_codes import COMPLETED, FAILED, INTERRUPTED, exit_code_of_turn, first_error
 from refold_server.cli.formatting import one_line
 from refold_server.cli.terminal import OutputLostError, standard_error
 from refold_server.cli.turn_output import TurnPrinter
 from refold_server.sessions.event_tail import Tail
-from refold_server.sessions.session import Session, SettingsPatch
+from refold_server.sessions.session import Session
 from refold_server.sessions.session_settings import PERMISSIONS
 
 FROM_STDIN: Final = "-"
@@ -45,20 +44,6 @@ def read_prompt(text: str) -> str:
     if not prompt.strip():
         raise ConfigError("PROMPT", "is blank; say what to do")
     return prompt
-
-
-async def open_session(context: CommandContext, session: str | None, cwd: str, mode: str | None = None) -> Session:
-    """Open a session for writing, or begin one in the folder `cwd` whose model is the configuration's. A permission mode
-    becomes the session's own setting."""
-    permissions = None if mode is None else PermissionSettings(mode)
-    if session is None:
-        return await context.sessions.create(cwd, SessionSettings(model=context.config.model, permissions=permissions))
-    live = await context.sessions.open(SessionId(session))
-    settings = live.session_log.folds.settings
-    live.instance.host.call_config(settings)  # a model that is not there is told before the turn
-    if permissions not in (None, settings.permissions):
-        await live.configure(SettingsPatch(permissions=permissions))
-    return live
 
 
 async def run_prompt(session: Session, prompt: str | PendingInput, printer: TurnPrinter, interrupts: Interrupts) -> int:

@@ -23,9 +23,10 @@ from refold_protocol.session.events import (
     Draft,
     Replace,
     TurnError,
+    UnusedSummary,
     UserMessage,
 )
-from refold_protocol.session.messages import CallConfig, Chunk, Message, TextBlock, ToolCallBlock, text_content
+from refold_protocol.session.messages import CallConfig, Chunk, Message, TextBlock, ToolCallBlock, UsageChunk, text_content
 from refold_protocol.session.request import OpenCompaction, region_nodes, summary_request_of
 from refold_protocol.session.surface import Surface
 from refold_protocol.session.token_estimate import estimate_message
@@ -89,23 +90,25 @@ async def compact(
     """Sum up a region and put the summary in its place. Asks again where that may help, for a smaller region where the call
     did not fit: that is a compaction of its own. Raises CompactionError and ProviderError with the history unchanged, and
     LogError."""
-    attempt = 0
+    attempt, paid = 0, list[UnusedSummary]()
     while True:
         if attempt == 0:
+            paid.clear()
             _start(session_log, job, plan)
         budget.left, attempt = budget.left - 1, attempt + 1
         try:
-            return _land(session_log, job, plan, await _summary(session_log, model, hooks, place, plan, attempt))
+            summary = await _summary(session_log, model, hooks, place, plan, attempt, paid)
+            return _land(session_log, job, plan, summary, paid)
         except RefoldError as error:
             following = _following(job, plan, error, budget)
             if following != plan:
-                _fail(session_log, error)
+                _fail(session_log, error, paid)
                 attempt = 0
             if following is None:
                 raise
             plan = following
         except BaseException:
-            _fail(session_log, CompactionError("The compaction was stopped; nothing was changed."))
+            _fail(session_log, CompactionError("The compaction was stopped; nothing was changed."), paid)
             raise
 
 
@@ -124,11 +127,11 @@ def _following(job: CompactionJob, plan: Plan, error: RefoldError, budget: Summa
     return plan
 
 
-def _fail(session_log: SessionLog, error: RefoldError) -> None:
+def _fail(session_log: SessionLog, error: RefoldError, paid: list[UnusedSummary]) -> None:
     if session_log.folds.work.compaction is None:
         return
     status = error.status if isinstance(error, ProviderError) else None
-    end = CompactEnd(TurnError(error.error_kind, error.message, status=status))
+    end = CompactEnd(TurnError(error.error_kind, error.message, status=status), tuple(paid))
     try:
         session_log.append(Draft(end), closing=True)
     except LogError as trouble:  # whoever opens the log next closes it
@@ -136,8 +139,15 @@ def _fail(session_log: SessionLog, error: RefoldError) -> None:
 
 
 async def _summary(
-    session_log: SessionLog, model: SessionModel, hooks: SessionHooks, place: HookContext, plan: Plan, attempt: int
+    session_log: SessionLog,
+    model: SessionModel,
+    hooks: SessionHooks,
+    place: HookContext,
+    plan: Plan,
+    attempt: int,
+    paid: list[UnusedSummary],
 ) -> Summary:
+    """Ask for a summary, and note in `paid` what was reported of its cost, whatever comes of it."""
     asked = session_log.folds.request_state.compaction
     if asked is None:
         raise InvariantError("a compaction began and is not open")
@@ -146,10 +156,14 @@ async def _summary(
 
     async def own() -> Summary:
         chunks: list[Chunk] = []
-        with while_durable(session_log):
-            async with aclosing(ask_model(session_log, model, hooks, place, request, "summary", attempt)) as reply:
-                async for chunk in reply:
-                    chunks.append(chunk)
+        try:
+            with while_durable(session_log):
+                async with aclosing(ask_model(session_log, model, hooks, place, request, "summary", attempt)) as reply:
+                    async for chunk in reply:
+                        chunks.append(chunk)
+        finally:
+            reported = [chunk.usage for chunk in chunks if isinstance(chunk, UsageChunk)]
+            paid.extend(UnusedSummary(attempt, usage) for usage in reported[-1:])
         return summary_of(chunks, f"{config.provider}/{config.model}")
 
     recorded = None if asked.header is None else asked.header.message_prefix
@@ -157,7 +171,9 @@ async def _summary(
     return await hooks.summarise(Summarising(place, request, asked.start.instructions, plan.cap, prefix), own)
 
 
-def _land(session_log: SessionLog, job: CompactionJob, plan: Plan, summary: Summary) -> CompactionOutcome:
+def _land(
+    session_log: SessionLog, job: CompactionJob, plan: Plan, summary: Summary, paid: list[UnusedSummary]
+) -> CompactionOutcome:
     region, asked = plan.region, session_log.folds.request_state.compaction
     if asked is None or not _is_untouched(session_log.folds.request_state.surface, asked):
         raise CompactionError("The history changed while it was summed up; nothing was replaced.")
@@ -175,7 +191,7 @@ def _land(session_log: SessionLog, job: CompactionJob, plan: Plan, summary: Summ
             Replace(region.first, region.last),
             ranges_of((*seqs, asked.seq, said)),
         ),
-        Draft(CompactEnd()),
+        Draft(CompactEnd(unused=tuple(one for one in paid if one.usage is not summary.usage))),
     )
     return CompactionOutcome(message.seq, price, region.tokens)
 

@@ -10,6 +10,7 @@ Handlers of `request/rebuild`, `request/explain` and `log/verify`: what was sent
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -24,6 +25,7 @@ from refold_protocol.session.cache_report import (
     verdict_of,
 )
 from refold_protocol.session.prefix_cache import Attribution, Cause, Parting, RequestRow
+from refold_protocol.session.request_rows import SentRow
 from refold_protocol.verify import Report
 from refold_server.requests.offline_check import RebuiltRequest, check_log, rebuilt_request, rebuilt_summary, request_history
 from refold_server.rpc.dispatch import Handler
@@ -50,14 +52,16 @@ class RequestExplainParams(Struct, frozen=True, gc=False, omit_defaults=True, fo
     against: StepPlace | None = None
 
 
-class ExplainedRequest(Struct, frozen=True, gc=False):
-    """A request that was sent: its step, the attempt, the seq of its `request/sent`, the bytes of its body."""
+class ExplainedRequest(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A request that was sent: its step, the attempt, the seq of its `request/sent`, the bytes of its body. One for a summary,
+    in `refold cache --json` alone, has the step 0.0 and the seq of its `compact/start` as `compaction`."""
 
     turn: int
     step: int
     attempt: int
     seq: int
     bytes: int
+    compaction: int | None = None
 
 
 class ExplainedCause(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -94,12 +98,13 @@ class RequestExplainResult(Struct, frozen=True, gc=False, omit_defaults=True, re
     `verdict`: `first`; `kept`: all bytes of the earlier body are there but its closing brackets; `break`: they are not;
     `moved`: they are, but went to another provider; `provider`: they are, and the provider reports clearly fewer tokens as
     cached than it had read; `summary`: the same, and it was asked for a summary in between, whose request may have taken their
-    place; `unknown`: they are, and the provider's figures do not tell. `reasons` are sentences, the nearest first. Tokens are
+    place; `unknown`: they are, and the provider's figures do not tell; `apart`: a summary's request, which is compared with none.
+    `reasons` are sentences, the nearest first. Tokens are
     those that the provider reported, absent where it did not.
     """
 
     request: ExplainedRequest
-    verdict: Literal["first", "kept", "break", "moved", "summary", "provider", "unknown"]
+    verdict: Literal["first", "kept", "break", "moved", "summary", "provider", "unknown", "apart"]
     causes: tuple[ExplainedCause, ...]
     reasons: tuple[str, ...]
     against: ExplainedRequest | None = None
@@ -122,6 +127,20 @@ def explain_result(row: RequestRow, against: RequestRow | None, state: Attributi
         prompt_tokens(row),
         cached_tokens(row),
     )
+
+
+def explained_log(history: RequestHistory) -> list[RequestExplainResult]:
+    """Give the result for each request of a log, compared with the one before; those for summaries stand apart."""
+    state = history.state
+    steps = [explain_result(now, before, state) for before, now in pairwise((None, *state.rows)) if now is not None]
+    summaries = [_summary_result(row) for row in history.requests.rows if row.purpose == "summary"]
+    return sorted([*steps, *summaries], key=lambda result: result.request.seq)
+
+
+def _summary_result(row: SentRow) -> RequestExplainResult:
+    request = ExplainedRequest(0, 0, row.attempt, row.seq, row.bytes, row.compaction)
+    prompt, cached = (None, None) if row.usage is None else (row.usage.prompt_tokens, row.usage.cache_read_tokens)
+    return RequestExplainResult(request, "apart", (), (), prompt_tokens=prompt, cached_tokens=cached)
 
 
 def _request(row: RequestRow) -> ExplainedRequest:

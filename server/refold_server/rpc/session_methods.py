@@ -2,7 +2,7 @@
 
 Params and results of what happens to a session as a whole: it is forked, deleted, archived. Shapes only.
 
-Handlers of `session/fork`, `session/delete` and `session/archive`.
+Handlers of `session/fork`, `session/delete`, `session/archive` and `session/rehome`.
 """
 
 from __future__ import annotations
@@ -185,6 +185,7 @@ class SessionMethods:
             "session/fork": self.fork,
             "session/delete": self.delete,
             "session/archive": self.archive,
+            "session/rehome": self.rehome,
         }
 
     async def open(self, params: SessionOpenParams) -> Followed:
@@ -256,7 +257,7 @@ class SessionMethods:
 
     async def fork(self, params: SessionForkParams) -> SessionForkResult:
         """session/fork."""
-        made = await fork_session(self._sessions, params.session, params.at, params.title, self._source)
+        made = await fork_session(self._sessions, params.session, params.at, params.title, self._source, params.cwd)
         return SessionForkResult(made.session, made.tail)
 
     async def delete(self, params: SessionDeleteParams) -> None:
@@ -269,6 +270,14 @@ class SessionMethods:
     async def archive(self, params: SessionArchiveParams) -> None:
         """session/archive."""
         await self._sessions.store.set_archived(params.session, params.archived)
+
+    async def rehome(self, params: SessionRehomeParams) -> SessionRehomeResult:
+        """session/rehome."""
+        try:
+            record = await self._sessions.rehome(params.session, params.cwd)
+        finally:  # also when it was closed and could not be moved then
+            await self._settle(params.session)
+        return SessionRehomeResult(record.cwd)
 
 
 def session_info(record: SessionRecord) -> SessionInfo:
@@ -343,11 +352,13 @@ def _opened(session: Session) -> SessionOpenResult:
 
 class SessionForkParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """`session/fork`: the new session begins with the events 0…`at` of `session`; with all of them where there is no `at`.
-    Of a session that another process writes, what is on disk can be forked. `title` is the new session's."""
+    Of a session that another process writes, what is on disk can be forked. `title` is the new session's, `cwd` its folder (an
+    absolute path or a `file:` URI) where that is not its parent's."""
 
     session: SessionId
     at: Seq | None = None
     title: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    cwd: str | None = None
 
 
 class SessionForkResult(Struct, frozen=True, gc=False):
@@ -370,6 +381,20 @@ class SessionArchiveParams(Struct, frozen=True, gc=False, omit_defaults=True, fo
     archived: bool = True
 
 
+class SessionRehomeParams(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """`session/rehome`: the session goes on in the folder `cwd` (an absolute path or a `file:` URI), because its own was moved
+    or renamed. Refused while a turn runs; a session that is open stays open, and whoever follows it subscribes anew."""
+
+    session: SessionId
+    cwd: str
+
+
+class SessionRehomeResult(Struct, frozen=True, gc=False):
+    """`session/rehome`: the folder of the session from now on."""
+
+    cwd: str
+
+
 METHODS: Final = (
     request_row("session/open", SessionOpenParams, SessionOpenResult, "Open a session, or begin one."),
     request_row("session/read", SessionReadParams, SessionReadResult, "Read a view of a session's log."),
@@ -378,5 +403,6 @@ METHODS: Final = (
     request_row("session/fork", SessionForkParams, SessionForkResult, "Begin a session with another's events."),
     request_row("session/delete", SessionDeleteParams, None, "Delete a session for good."),
     request_row("session/archive", SessionArchiveParams, None, "Leave a session out of lists, or bring it back."),
+    request_row("session/rehome", SessionRehomeParams, SessionRehomeResult, "Let a session go on in another folder."),
 )
 """The methods of this family."""

@@ -17,7 +17,7 @@ from refold_protocol.errors import RefoldError
 from refold_protocol.ids import SessionId
 from refold_protocol.session.session_totals import UsageTotals
 from refold_server.sessions.prompt_search import folded
-from refold_server.sessions.session_registry import Sessions, named_path
+from refold_server.sessions.session_registry import Sessions, is_gone, named_path
 from refold_storage.catalog import counted_summary
 from refold_storage.interface import RecentCursor, SessionRecord
 
@@ -56,14 +56,16 @@ class SessionListResult(Struct, frozen=True, gc=False, omit_defaults=True):
 
 class SessionListParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """`session/list`: the most recently active first, `limit` at most, going on behind `cursor` (the `next` of the page
-    before). `cwd` keeps the sessions of one folder, `text` those in whose title or prompts it stands, whatever its case. A page
-    may be short, even empty, and have a next one: it looks at so many sessions, and reads so much of their logs, only."""
+    before). `cwd` keeps the sessions of one folder, `moved` those whose folder is not there any more, `text` those in whose
+    title or prompts it stands, whatever its case. A page may be short, even empty, and have a next one: it looks at so many
+    sessions, and reads so much of their logs, only."""
 
     limit: Annotated[int, Meta(ge=1, le=1_000)]
     cwd: str | None = None
     text: str | None = None
     archived: bool = False
     cursor: str | None = None
+    moved: bool = False
 
 
 LOOKED_AT: Final = 10_000
@@ -151,6 +153,7 @@ class _Sought:
         self._prompts = sessions.prompts
         self._archived = wanted.archived
         self._folder = None if wanted.cwd is None else os.path.realpath(named_path(wanted.cwd))
+        self._moved = wanted.moved
         self._named: dict[str, bool] = {}
         self._text = "" if wanted.text is None else folded(wanted.text)
 
@@ -159,6 +162,8 @@ class _Sought:
         if record.archived and not self._archived:
             return None
         if self._folder is not None and not self._is_named(record.cwd):
+            return None
+        if self._moved and not is_gone(record.cwd):
             return None
         record = await self._counted(record)
         if self._text in folded(record.summary.title or ""):

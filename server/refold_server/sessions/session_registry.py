@@ -6,6 +6,8 @@ first, as every log is. What comes in while a history is compacted is queued. Kn
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -138,6 +140,27 @@ class Sessions:
             if stored:
                 await self.store.delete(session)
 
+    async def rehome(self, session: SessionId, cwd: str) -> SessionRecord:
+        """Give a session another folder (an absolute path or a file: URI), in which it goes on from here; one that is open here
+        stays open. Raises ConfigError for a folder that is not there, SessionNotFoundError, SessionBusyError while a turn runs
+        here, SessionAlreadyOwnedError while another process has it open for writing, LogError."""
+        path = str(folder_path(cwd))
+        async with self._alone(session):
+            live = self._live.get(session)
+            if live is None:
+                return await self.store.rehome(session, path)
+            if live.session_log.handle.tail < 0:
+                raise SessionBusyError(f"session {session} has nothing in it yet; begin one in {path}")
+            try:
+                await live.close()
+            finally:
+                if live.closed:
+                    self._live.pop(session, None)
+            try:
+                return await self.store.rehome(session, path)
+            finally:  # whoever had it open has it open again, wherever it lives now
+                await self._adopt(await self.store.open(session, "write"))
+
     async def close_all(self, cause: AbortCause, *, step_seconds: float = 0) -> list[RefoldError]:
         """End every turn, all at the same time, flush and close every session; give what went wrong."""
         troubles: list[RefoldError] = []
@@ -192,6 +215,16 @@ class Sessions:
         return session
 
 
+def is_gone(cwd: str) -> bool:
+    """Tell whether a session's folder is not there any more; one that may not be looked at is there."""
+    try:
+        return not stat.S_ISDIR(os.stat(cwd).st_mode)  # noqa: PTH116 - a log may name any text
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return True
+    except OSError:  # forbidden, or on a disk that does not answer
+        return False
+
+
 def folder_path(cwd: str) -> Path:
     """Give the folder that an absolute path or a `file:` URI names. Raises ConfigError when it is not one."""
     path = named_path(cwd)
@@ -222,16 +255,22 @@ class Forked(Struct, frozen=True, gc=False):
 
 
 async def fork_session(
-    sessions: Sessions, parent: SessionId, at: int | None = None, title: str | None = None, by: Source | None = None
+    sessions: Sessions,
+    parent: SessionId,
+    at: int | None = None,
+    title: str | None = None,
+    by: Source | None = None,
+    cwd: str | None = None,
 ) -> Forked:
-    """Make a session of the events 0…`at` of `parent`, of all of them where `at` is None.
+    """Make a session of the events 0…`at` of `parent`, of all of them where `at` is None, in its folder or in `cwd`.
 
     A parent that this process writes is flushed up to `at` first; any other can be forked up to what is on disk. A `title`
     is an event of the fork's own, so it is opened for that and closed again; where that fails, the fork is there without.
-    Raises SessionNotFoundError, SeqRangeError, SessionCorruptionError, LogError.
+    Raises ConfigError for a `cwd` that is no folder, SessionNotFoundError, SeqRangeError, SessionCorruptionError, LogError.
     """
+    folder = None if cwd is None else str(folder_path(cwd))
     record, cut = await _durable(sessions, parent, at)
-    made = await sessions.store.fork(parent, cut, NewSession(new_session_id(), record.cwd, epoch_ms()))
+    made = await sessions.store.fork(parent, cut, NewSession(new_session_id(), folder or record.cwd, epoch_ms()))
     if title is None:
         return Forked(made.id, made.tail)
     live = await sessions.open(made.id)

@@ -21,7 +21,8 @@ from refold_protocol.session.codec import decode_at, decode_event, line_type
 from refold_protocol.session.events import RequestHeader, RequestHeaderDelta
 from refold_protocol.session.header import header_step
 from refold_protocol.session.messages import Message
-from refold_protocol.session.meter import Anchor, PressureRow, PressureRows, route_of
+from refold_protocol.session.meter import Anchor, PressureRow, PressureRows
+from refold_protocol.session.request_rows import route_of
 from refold_protocol.session.session_state import SessionState
 from refold_protocol.session.token_estimate import MeterProfile, TokenMeterError, estimate_messages
 from refold_server.config import Config, ModelConfig, ProviderConfig

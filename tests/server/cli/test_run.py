@@ -110,10 +110,31 @@ def test_a_model_that_is_not_there_is_told_before_a_store_is_made(refold: Here, 
     assert not refold.place.store.exists()
 
 
-def test_the_model_of_a_session_cannot_be_changed_yet_and_that_is_told(refold: Here) -> None:
-    done = refold("run", "go", "--session", "s", "--model", "rehearsal/workspace")
+def test_model_effort_permissions_and_title_of_a_session_that_exists_are_changed_and_kept(refold: Here) -> None:
+    refold.place.script(*[{"text": "Hi."}] * 3)
+    session = refold("run", "go").session
+    refold.place.config.write_text(
+        refold.place.config.read_text() + '\n[models."rehearsal/other"]\ncontext_window = 9000\n', encoding="utf-8"
+    )
+    refold("run", "go", "--session", session, "--model", "rehearsal/other")
+    options = ("--model", "rehearsal/workspace", "--effort", "high", "--permissions", "deny", "--title", "Named")
+    assert refold("run", "go", "--session", session, *options).code == 0
+    assert refold("run", "go", "--session", session).code == 0
+    settings = [event["data"] for event in refold.events(session) if event["type"] == "session/settings"]
+    assert [one.get("model") for one in settings] == ["rehearsal/workspace", "rehearsal/other", "rehearsal/workspace"]
+    assert settings[-1] == {"model": "rehearsal/workspace", "effort": "high", "permissions": {"mode": "deny"}}
+    (row,) = refold("sessions", "--json").values
+    assert (row["title"], row["model"]) == ("Named", "rehearsal/workspace")
+
+
+def test_a_model_that_is_not_configured_changes_no_session(refold: Here) -> None:
+    refold.place.script({"text": "Hi."})
+    session = refold("run", "go").session
+    before = refold.events(session)
+    done = refold("run", "go", "--session", session, "--model", "nowhere/model")
     assert (done.code, done.out) == (2, b"")
-    assert "--model: is for a new session" in done.err
+    assert "nowhere" in done.err
+    assert refold.events(session) == before
 
 
 def test_a_session_whose_provider_is_configured_no_more_is_told_before_its_turn(refold: Here) -> None:
