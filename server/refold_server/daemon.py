@@ -37,7 +37,8 @@ from refold_server.rpc.event_methods import EventMethods
 from refold_server.rpc.method_table import METHODS, handlers
 from refold_server.rpc.notices import StatusNotices, TroubleNotices
 from refold_server.rpc.plain_client import PlainClient
-from refold_server.rpc.progress import Trace
+from refold_server.rpc.progress import METHODS as PROGRESS_METHODS
+from refold_server.rpc.progress import Progress, Trace
 from refold_server.runner import run_to_its_end
 from refold_server.secret_text import ScrubbingFormatter
 from refold_server.services import Services, load_services, open_configured_store
@@ -104,7 +105,8 @@ class Daemon:
         self._aside = ImportThreads()
         self._trace = Trace(endpoint.notify)
         self._client = PlainClient(endpoint.notify, endpoint.request)
-        self._language = LspBridge(endpoint, self._sessions, self._spawn, pygls_backend)
+        self._progress = Progress(endpoint.notify)
+        self._language = LspBridge(endpoint, self._sessions, self._spawn, pygls_backend, self._progress, self._client.tell)
         self._group: asyncio.TaskGroup
 
     async def run(self, handover: Handover) -> int:
@@ -115,7 +117,7 @@ class Daemon:
             self._group = group
             group.create_task(anyio.lowlevel.checkpoint())  # its first use imports a lot: now, not while a session is opened
             handlers = self._trace.traced({**_lazily(self._natively), **self._language.handlers()})
-            handlers["$/setTrace"] = self._trace.set
+            handlers |= {"$/setTrace": self._trace.set, "window/workDoneProgress/cancel": self._progress.cancel}
             return await self._endpoint.run(Service(handlers, self._initialized, METHODS | LANGUAGE_METHODS), self._on_end)
 
     async def _natively(self) -> _Ready:
@@ -175,7 +177,7 @@ class Daemon:
                 asking.ask_again(live)
 
         events = EventMethods(sessions, self._endpoint, self._group, ask_again)
-        served = handlers(sessions, shared, events, self._endpoint, ask_again, source)
+        served = handlers(sessions, shared, events, self._endpoint, self._progress, ask_again, source)
         gc.freeze()  # what is imported stays: collections that follow large logs need not walk through it again
         return _Ready(sessions, events, asking, shared, served)
 
@@ -213,6 +215,6 @@ def _lazily(prepared: Callable[[], Awaitable[_Ready]]) -> Mapping[str, Handler]:
 
         return handle
 
-    ours = ("initialize", "initialized", "shutdown", "exit", "$/cancelRequest", "$/setTrace")  # the connection's own
+    ours = ("initialize", "initialized", "shutdown", "exit", "$/cancelRequest", *(row.name for row in PROGRESS_METHODS))
     served = (row.name for row in METHODS.values() if row.direction == "to-daemon" and row.name not in ours)
     return {name: handler(name) for name in served}

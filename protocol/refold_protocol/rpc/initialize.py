@@ -52,6 +52,7 @@ class ClientCapabilities(Struct, frozen=True, gc=False, omit_defaults=True, rena
     general: GeneralCapabilities | None = None
     text_document: Raw | UnsetType = UNSET
     workspace: Raw | UnsetType = UNSET
+    window: Raw | UnsetType = UNSET
 
     @property
     def names_documents(self) -> bool:
@@ -68,7 +69,8 @@ class PeerInfo(Struct, frozen=True, gc=False, omit_defaults=True):
 
 class InitializationOptions(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
     """refold's own settings for this connection. `model` is `provider/model`; `store` is a path;
-    `on_disconnect` says what happens to a running turn when the client goes.
+    `on_disconnect` says what happens to a running turn when the client goes. With `wait_for_commands` each command of
+    `workspace/executeCommand` is answered at its turn's end, for clients that take edits only while they wait for the answer.
 
     There is no option for a configuration file: editors take these options from the workspace that they show, and a cloned
     repository must not be able to name providers."""
@@ -76,6 +78,7 @@ class InitializationOptions(Struct, frozen=True, gc=False, omit_defaults=True, r
     model: str | None = None
     store: str | None = None
     on_disconnect: Literal["finish", "cancel"] = "finish"
+    wait_for_commands: bool = False
 
 
 class InitializeParams(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Final, Protocol, TypeAlias
 
+import anyio
 import anyio.to_thread
 import msgspec
 from msgspec import Raw, Struct
@@ -33,6 +34,9 @@ from refold_server.rpc.client_requests import PeerError, PeerGoneError
 from refold_server.tools.atomic_write import FileChangedError, may_write, write_over
 from refold_server.tools.open_buffers import is_same_text
 from refold_server.tools.text_file import BYTE_ORDER_MARK
+
+EDIT_SECONDS: Final = 30.0
+"""Seconds in which an editor says whether it made an edit. Nobody is asked about it, so an editor that lives has answered."""
 
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -195,8 +199,14 @@ async def _in_editor(editor: Editor, path: str, document: OpenDocument, change: 
     if edits:
         edit = _workspace_edit(document, edits, checks_versions=editor.checks_versions)
         try:
-            reply = await editor.request("workspace/applyEdit", ApplyEditParams(label, edit))
+            with anyio.fail_after(EDIT_SECONDS):
+                reply = await editor.request("workspace/applyEdit", ApplyEditParams(label, edit))
             result = msgspec.json.decode(reply, type=ApplyEditResult)
+        except TimeoutError:
+            reason = (
+                f"the editor did not say within {EDIT_SECONDS:g} s whether it edited {path}; look there before you try again"
+            )
+            raise EditRefused(reason) from None
         except (PeerError, PeerGoneError, msgspec.DecodeError) as error:  # the editor did not do it, or did not say so
             raise EditRefused(f"the editor was asked to edit {path} and failed: {error}") from None
         if not result.applied:

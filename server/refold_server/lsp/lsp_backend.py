@@ -51,14 +51,14 @@ class PyglsBackend:
         self,
         params: LanguageParams,
         actions: Callable[[ActionRequest, tuple[OpenDocument, ...]], object],
-        run: Callable[[str, tuple[Any, ...]], Awaitable[object]],
+        run: Callable[[str, tuple[Any, ...], int | str | None], Awaitable[object]],
     ) -> None:
         logging.getLogger("pygls").setLevel(logging.CRITICAL)  # it logs whole messages, and every refusal as a failure
         self._server = _Server("refold", VERSION, types.TextDocumentSyncKind.Incremental)
         self._replies = _Replies()
         self._server.protocol.set_writer(self._replies, include_headers=False)
         self._actions = actions
-        self._command: Callable[[], Awaitable[object]] | None = None
+        self._command: Callable[[int | str | None], Awaitable[object]] | None = None
         self._last_id = 0
         self._register()
         for name in COMMANDS:
@@ -91,7 +91,10 @@ class PyglsBackend:
             raise WireError(internal_error(_logged(f"pygls gave no reply to {method}", "")))
         if "error" in reply:
             raise WireError(_refusal(method, reply["error"]))
-        return command or Raw(json.dumps(reply.get("result")).encode())
+        if command is None:
+            return Raw(json.dumps(reply.get("result")).encode())
+        token = _object(given).get("workDoneToken")
+        return partial(command, token if isinstance(token, int | str) else None)
 
     def documents(self) -> tuple[OpenDocument, ...]:
         """Give the open documents as of now."""
@@ -150,7 +153,7 @@ class PyglsBackend:
         if isinstance(known, _Document):
             known.saved_version = known.version if version is None else version
 
-    def _begins(self, run: Callable[[tuple[Any, ...]], Awaitable[object]]) -> Callable[..., None]:
+    def _begins(self, run: Callable[[tuple[Any, ...], int | str | None], Awaitable[object]]) -> Callable[..., None]:
         """Give the handler of a command: it notes what is to be awaited, since pygls would turn its errors into texts."""
 
         def command(*arguments: Any) -> None:

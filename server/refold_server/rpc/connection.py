@@ -30,7 +30,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Raw, Struct
 
 from refold_protocol.errors import RefoldError
-from refold_protocol.rpc.connection_state import InFlight, Lifecycle
+from refold_protocol.rpc.connection_state import InFlight, Lifecycle, Stage
 from refold_protocol.rpc.envelope import (
     Invalid,
     Notification,
@@ -55,7 +55,7 @@ from refold_protocol.rpc.wire_errors import (
     method_not_found,
     parse_error,
 )
-from refold_server.rpc.client_requests import PeerRequests
+from refold_server.rpc.client_requests import PeerGoneError, PeerRequests
 from refold_server.rpc.descriptors import Handover, open_ancestor
 from refold_server.rpc.dispatch import RequestIntake, RunningRequest, Service, run_notification
 from refold_server.rpc.method import decode_params
@@ -368,7 +368,10 @@ class Endpoint:
         self._transport.send_event(encode_frame(encode_notification(method, params)))
 
     async def request(self, method: str, params: object = None) -> Raw:
-        """Ask the client and give its result as it came. Raises PeerError and PeerGoneError. Cancelling cancels there."""
+        """Ask the client and give its result as it came. Raises PeerError and PeerGoneError, after `shutdown` without asking.
+        Cancelling cancels there."""
+        if self._lifecycle.stage is Stage.SHUT_DOWN:
+            raise PeerGoneError(f"{method} after shutdown")
         return await self._peers.request(method, params)
 
     @property

@@ -39,11 +39,16 @@ AskAgain: TypeAlias = Callable[[SessionId], None]
 
 
 def handlers(
-    sessions: Sessions, shared: Services, events: EventMethods, endpoint: Endpoint, ask_again: AskAgain, source: Source
+    sessions: Sessions,
+    shared: Services,
+    events: EventMethods,
+    endpoint: Endpoint,
+    progress: Progress,
+    ask_again: AskAgain,
+    source: Source,
 ) -> Mapping[str, Handler]:
     """Give the handlers by method name; `source` is who the connection's inputs come from, `ask_again` asks once more what
     is open in a session."""
-    progress = Progress(endpoint.notify)
     return {
         **SessionMethods(sessions, source, events.settle, ask_again).handlers(),
         **ChangeMethods(sessions, source, progress).handlers(),

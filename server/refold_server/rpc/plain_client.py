@@ -24,6 +24,7 @@ MAX_CHARACTERS: Final = 4_000
 """How much of a question a message shows; no client scrolls through more."""
 
 _WARNING: Final = 2
+_INFORMATION: Final = 3
 
 
 class _Action(Struct, frozen=True):
@@ -66,8 +67,13 @@ class PlainClient:
             self._show(f"A call of {params.tool} was denied: nobody chose an answer.")
         return _chosen(option or params.default)
 
-    def _show(self, text: str) -> None:
-        self._notify("window/showMessage", {"type": _WARNING, "message": f"refold: {text}"})
+    def tell(self, text: str) -> None:
+        """Show what a native client learns from events, to one that does not."""
+        if not self.native:
+            self._show(text, _INFORMATION)
+
+    def _show(self, text: str, kind: int = _WARNING) -> None:
+        self._notify("window/showMessage", {"type": kind, "message": f"refold: {text}"})
 
 
 def _chosen(option: str) -> Raw:

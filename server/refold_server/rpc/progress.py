@@ -1,4 +1,5 @@
-"""`$/progress` of turns that were started with a `workDoneToken`: begin, a report for each step, tool, question, the end.
+"""`$/progress` of turns that were started with a token, the client's or one of ours: begin, a report for each step, tool and
+question, the end.
 
 A projection of the log like any other: told from events, after they were accepted. A token names one turn at a time, or one
 compaction that was asked for.
@@ -36,7 +37,7 @@ from refold_protocol.session.events import (
     TurnStart,
 )
 from refold_server.rpc.dispatch import Handler
-from refold_server.rpc.method import ProgressToken, SetTraceParams, notification_row
+from refold_server.rpc.method import ProgressCancelParams, ProgressToken, SetTraceParams, notification_row
 from refold_server.rpc.notices import LogTraceNotice, ProgressNotice, WorkDone
 from refold_server.sessions.session import Session
 
@@ -70,7 +71,9 @@ class Progress:
         """Give a token back."""
         self._tokens.pop(token, None)
 
-    def follow(self, token: ProgressToken, session: Session, given: InputId, turn: int | None) -> None:
+    def follow(
+        self, token: ProgressToken, session: Session, given: InputId, turn: int | None, *, title: str = "refold"
+    ) -> None:
         """Tell the progress of the turn that `given` starts or joins, from where it is now; `turn` is the one that it was
         accepted for, None while it is queued."""
         session_log = session.session_log
@@ -80,7 +83,7 @@ class Progress:
         if session.closed or (not waits and (followed.turn is None or session_log.turn_end(followed.turn) is not None)):
             self.release(token)  # it joined and ended already
             return
-        self._tell(token, WorkDone("begin", title="refold", message="turn", cancellable=True))
+        self._tell(token, WorkDone("begin", title=title, message="turn", cancellable=True))
 
         def look() -> None:
             turn = followed.turn
@@ -118,9 +121,10 @@ class Progress:
             self.release(token)
             self._tell(token, WorkDone("end", message=word))
 
-    async def cancel(self, token: ProgressToken) -> None:
-        """Stop the turn or the compaction that a token names; an unknown token is nothing, as in LSP."""
-        followed = self._tokens.get(token)
+    async def cancel(self, params: ProgressCancelParams) -> None:
+        """window/workDoneProgress/cancel: stop the turn or the compaction that a token names. An unknown token is nothing, as
+        in LSP."""
+        followed = self._tokens.get(params.token)
         if isinstance(followed, anyio.CancelScope):
             followed.cancel()
         elif followed is not None and followed.turn is not None:
@@ -196,5 +200,8 @@ class Trace:
         self._notify("$/logTrace", LogTraceNotice(message, verbose))
 
 
-METHODS: Final = (notification_row("$/setTrace", "to-daemon", SetTraceParams, "How much to tell of what the daemon does."),)
+METHODS: Final = (
+    notification_row("window/workDoneProgress/cancel", "to-daemon", ProgressCancelParams, "Interrupt a turn by its token."),
+    notification_row("$/setTrace", "to-daemon", SetTraceParams, "How much to tell of what the daemon does."),
+)
 """The methods of this family."""

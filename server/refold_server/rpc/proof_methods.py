@@ -98,9 +98,8 @@ class RequestExplainResult(Struct, frozen=True, gc=False, omit_defaults=True, re
     `verdict`: `first`; `kept`: all bytes of the earlier body are there but its closing brackets; `break`: they are not;
     `moved`: they are, but went to another provider; `provider`: they are, and the provider reports clearly fewer tokens as
     cached than it had read; `summary`: the same, and it was asked for a summary in between, whose request may have taken their
-    place; `unknown`: they are, and the provider's figures do not tell; `apart`: a summary's request, which is compared with none.
-    `reasons` are sentences, the nearest first. Tokens are
-    those that the provider reported, absent where it did not.
+    place; `unknown`: they are, and the provider's figures do not tell; `apart`: a summary's request, compared with none.
+    `reasons` are sentences, the nearest first. Tokens are those that the provider reported, absent where it did not.
     """
 
     request: ExplainedRequest

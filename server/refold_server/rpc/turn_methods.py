@@ -15,11 +15,9 @@ from refold_protocol.session.messages import Source
 from refold_server.rpc.dispatch import Handler, refuse_blank
 from refold_server.rpc.method import (
     Counting,
-    ProgressCancelParams,
     ProgressToken,
     TextInput,
     input_content,
-    notification_row,
     request_row,
 )
 from refold_server.rpc.progress import Progress
@@ -99,7 +97,6 @@ class TurnMethods:
             "turn/start": self.start,
             "turn/wait": self.wait,
             "turn/interrupt": self.interrupt,
-            "window/workDoneProgress/cancel": self.cancel,
         }
 
     async def start(self, params: TurnStartParams) -> TurnStartResult:
@@ -115,10 +112,6 @@ class TurnMethods:
         if reserved is not None:
             self._progress.follow(reserved, session, result.input, result.turn)
         return result
-
-    async def cancel(self, params: ProgressCancelParams) -> None:
-        """window/workDoneProgress/cancel: a person pressed the button on the turn's progress."""
-        await self._progress.cancel(params.token)
 
     async def _start(self, session: Session, params: TurnStartParams) -> TurnStartResult:
         if params.input is not None:
@@ -156,6 +149,5 @@ METHODS: Final = (
     request_row("turn/start", TurnStartParams, TurnStartResult, "Accept a prompt; answered once on disk."),
     request_row("turn/interrupt", TurnInterruptParams, TurnInterruptResult, "Stop a turn; idempotent."),
     request_row("turn/wait", TurnWaitParams, Raw, "Wait for a turn's end; answers the `turn/end` event itself."),
-    notification_row("window/workDoneProgress/cancel", "to-daemon", ProgressCancelParams, "Interrupt a turn by its token."),
 )
 """The methods of this family."""

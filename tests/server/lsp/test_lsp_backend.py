@@ -91,6 +91,7 @@ async def test_our_static_answer_is_what_pygls_would_build(encodings: Any, liter
     built = plain(Backend().library.request("initialize", raw(params)))["capabilities"]
     if literals:  # pygls has no word on kinds
         assert ours.pop("codeActionProvider") != built.pop("codeActionProvider")
+    assert ours["executeCommandProvider"].pop("workDoneProgress"), "pygls does not know that the progress is told"
     assert told(ours) == told(built)
 
 
