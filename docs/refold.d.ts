@@ -25,6 +25,8 @@ export interface Requests {
   "session/delete": { params: SessionDeleteParams; result: null };
   /** Leave a session out of lists, or bring it back. */
   "session/archive": { params: SessionArchiveParams; result: null };
+  /** Let a session go on in another folder. */
+  "session/rehome": { params: SessionRehomeParams; result: SessionRehomeResult };
   /** Sum up the history. */
   "session/compact": { params: SessionCompactParams; result: SessionCompactResult };
   /** Change settings. */
@@ -53,6 +55,8 @@ export interface Requests {
   "request/rebuild": { params: RequestRebuildParams; result: RequestRebuildResult };
   /** Say what broke a prefix. */
   "request/explain": { params: RequestExplainParams; result: RequestExplainResult };
+  /** List the requests that were sent. */
+  "request/list": { params: RequestListParams; result: RequestListResult };
   /** Prove a log against its own records. */
   "log/verify": { params: LogVerifyParams; result: LogVerifyResult };
   /** List sessions, the latest active first. */
@@ -79,8 +83,6 @@ export interface Notifications {
   "exit": { params: object | undefined; direction: "to-daemon" };
   /** Cancel a request; never a turn. */
   "$/cancelRequest": { params: CancelParams; direction: "both" };
-  /** Interrupt a turn by its token. */
-  "window/workDoneProgress/cancel": { params: ProgressCancelParams; direction: "to-daemon" };
   /** The next events of a subscription. */
   "session/events": { params: SessionEventsNotice; direction: "to-client" };
   /** A session's status is another one. */
@@ -91,6 +93,8 @@ export interface Notifications {
   "$/progress": { params: ProgressNotice; direction: "to-client" };
   /** What the daemon did, for a client that asked. */
   "$/logTrace": { params: LogTraceNotice; direction: "to-client" };
+  /** Interrupt a turn by its token. */
+  "window/workDoneProgress/cancel": { params: ProgressCancelParams; direction: "to-daemon" };
   /** How much to tell of what the daemon does. */
   "$/setTrace": { params: SetTraceParams; direction: "to-daemon" };
 }
@@ -287,6 +291,7 @@ export interface ClientCapabilities {
   general?: GeneralCapabilities;
   textDocument?: object;
   workspace?: object;
+  window?: unknown;
 }
 
 /** The part of the client's capabilities that is about the connection; `positionEncodings` by preference. */
@@ -296,7 +301,8 @@ export interface GeneralCapabilities {
 
 /**
  * refold's own settings for this connection. `model` is `provider/model`; `store` is a path;
- * `onDisconnect` says what happens to a running turn when the client goes.
+ * `onDisconnect` says what happens to a running turn when the client goes. With `waitForCommands` each command of
+ * `workspace/executeCommand` is answered at its turn's end, for clients that take edits only while they wait for the answer.
  *
  * There is no option for a configuration file: editors take these options from the workspace that they show, and a cloned
  * repository must not be able to name providers.
@@ -305,6 +311,7 @@ export interface InitializationOptions {
   model?: string;
   store?: string;
   onDisconnect?: "cancel" | "finish";
+  waitForCommands?: boolean;
 }
 
 /**
@@ -325,8 +332,8 @@ export interface SessionOpenResult {
 }
 
 /**
- * What is known of a session beside its events. Times are Unix epoch ms; `usage` is in tokens; `model` is
- * `provider/model`, the last one used or set. An absent number is 0.
+ * What is known of a session beside its events. Times are Unix epoch ms; `usage` is in tokens, `inherited`
+ * of a fork what its parent's events cost; `model` is `provider/model`, the last one used or set. An absent number is 0.
  */
 export interface SessionInfo {
   cwd: string;
@@ -338,6 +345,7 @@ export interface SessionInfo {
   usage?: UsageTotals;
   parent?: ForkOrigin;
   archived?: boolean;
+  inherited?: UsageTotals;
 }
 
 /** Tokens of all replies and summaries of a log, in the disjoint buckets of Usage. Unknown buckets count as nothing here. */
@@ -640,12 +648,14 @@ export interface SessionForkResult {
 
 /**
  * `session/fork`: the new session begins with the events 0…`at` of `session`; with all of them where there is no `at`.
- * Of a session that another process writes, what is on disk can be forked. `title` is the new session's.
+ * Of a session that another process writes, what is on disk can be forked. `title` is the new session's, `cwd` its folder (an
+ * absolute path or a `file:` URI) where that is not its parent's.
  */
 export interface SessionForkParams {
   session: string;
   at?: number;
   title?: string;
+  cwd?: string;
 }
 
 /** `session/delete`: for good. Forks of the session keep what they inherited. */
@@ -657,6 +667,20 @@ export interface SessionDeleteParams {
 export interface SessionArchiveParams {
   session: string;
   archived?: boolean;
+}
+
+/** `session/rehome`: the folder of the session from now on. */
+export interface SessionRehomeResult {
+  cwd: string;
+}
+
+/**
+ * `session/rehome`: the session goes on in the folder `cwd` (an absolute path or a `file:` URI), because its own was moved
+ * or renamed. Refused while a turn runs; a session that is open stays open, and whoever follows it subscribes anew.
+ */
+export interface SessionRehomeParams {
+  session: string;
+  cwd: string;
 }
 
 /**
@@ -932,12 +956,12 @@ export interface RequestRebuildParams {
  * `verdict`: `first`; `kept`: all bytes of the earlier body are there but its closing brackets; `break`: they are not;
  * `moved`: they are, but went to another provider; `provider`: they are, and the provider reports clearly fewer tokens as
  * cached than it had read; `summary`: the same, and it was asked for a summary in between, whose request may have taken their
- * place; `unknown`: they are, and the provider's figures do not tell. `reasons` are sentences, the nearest first. Tokens are
- * those that the provider reported, absent where it did not.
+ * place; `unknown`: they are, and the provider's figures do not tell; `apart`: a summary's request, compared with none.
+ * `reasons` are sentences, the nearest first. Tokens are those that the provider reported, absent where it did not.
  */
 export interface RequestExplainResult {
   request: ExplainedRequest;
-  verdict: "break" | "first" | "kept" | "moved" | "provider" | "summary" | "unknown";
+  verdict: "apart" | "break" | "first" | "kept" | "moved" | "provider" | "summary" | "unknown";
   causes: ExplainedCause[];
   reasons: string[];
   against?: ExplainedRequest;
@@ -947,13 +971,17 @@ export interface RequestExplainResult {
   cachedTokens?: number;
 }
 
-/** A request that was sent: its step, the attempt, the seq of its `request/sent`, the bytes of its body. */
+/**
+ * A request that was sent: its step, the attempt, the seq of its `request/sent`, the bytes of its body. One for a summary,
+ * in `refold cache --json` alone, has the step 0.0 and the seq of its `compact/start` as `compaction`.
+ */
 export interface ExplainedRequest {
   turn: number;
   step: number;
   attempt: number;
   seq: number;
   bytes: number;
+  compaction?: number;
 }
 
 /**
@@ -1002,9 +1030,54 @@ export interface StepPlace {
   step: number;
 }
 
+/** `request/list`: one row a request, oldest first; `next` is the `after` of the next page, absent on the last. */
+export interface RequestListResult {
+  requests: SentRow[];
+  next?: number;
+}
+
 /**
- * `log/verify`: how many events and requests were checked, how many requests came out equal, how many were of an
- * encoder version that this release does not ship; the first mismatch, if any.
+ * A request that was sent; `seq` is that of its `request/sent`, `time` its Unix epoch ms. `purpose` is `step` or `summary`.
+ *
+ * `turn` and `step` say for which step, `compaction` is the seq of the `compact/start` of a summary. `sha256` is that of the
+ * body, which has `bytes`; `digest` that of the canonical request. `usage` has the tokens by bucket, as the provider reported
+ * them; absent where it did not. `durationMs` lasts to the `end`, both absent while there is none: for a whole reply the
+ * reason of its finish, `interrupted` for one that was stopped, for a failure the kind of its error, for a summary that was
+ * thrown away `failed`. `inherited`: the request is the parent's of this fork.
+ */
+export interface SentRow {
+  seq: number;
+  time: number;
+  purpose: string;
+  attempt: number;
+  model: string;
+  dialect: string;
+  bytes: number;
+  sha256: string;
+  digest: string;
+  turn?: number;
+  step?: number;
+  compaction?: number;
+  usage?: Usage;
+  durationMs?: number;
+  end?: string;
+  inherited?: boolean;
+}
+
+/** `request/list`: the requests that were sent behind the event `after` (absent: from the first on), at most `limit`. */
+export interface RequestListParams {
+  session: string;
+  after?: number;
+  limit?: number;
+}
+
+/**
+ * `log/verify`, and each line of `refold verify --json`: how many events and requests were checked, how many requests came
+ * out equal, how many were of an encoder version that this release does not ship; the first mismatch, if any.
+ *
+ * `verified`: nothing differs. `inherited` of the requests are the parent's of this fork. `headDigest` is the chain's digest
+ * at the end in hex, absent where damage hides it. `differences` are all mismatches in the order of the log, on the wire the
+ * first 1,000.
  */
 export interface LogVerifyResult {
   events: number;
@@ -1012,6 +1085,11 @@ export interface LogVerifyResult {
   equal: number;
   unshipped: number;
   mismatch?: Mismatch;
+  session?: string;
+  verified?: boolean;
+  inherited?: number;
+  headDigest?: string;
+  differences?: Mismatch[];
 }
 
 /**
@@ -1037,7 +1115,10 @@ export interface SessionListResult {
   next?: string;
 }
 
-/** A session in a list. `status` is a word of Status; `usage` is in tokens. */
+/**
+ * A session in a list. `status` is a word of Status; `usage` is in tokens, `inherited` of a fork what its parent's events
+ * cost, which `usage` does not count again.
+ */
 export interface SessionRow {
   session: string;
   cwd: string;
@@ -1051,12 +1132,14 @@ export interface SessionRow {
   usage?: UsageTotals;
   parent?: ForkOrigin;
   archived?: boolean;
+  inherited?: UsageTotals;
 }
 
 /**
  * `session/list`: the most recently active first, `limit` at most, going on behind `cursor` (the `next` of the page
- * before). `cwd` keeps the sessions of one folder, `text` those in whose title or prompts it stands, whatever its case. A page
- * may be short, even empty, and have a next one: it looks at so many sessions, and reads so much of their logs, only.
+ * before). `cwd` keeps the sessions of one folder, `moved` those whose folder is not there any more, `text` those in whose
+ * title or prompts it stands, whatever its case. A page may be short, even empty, and have a next one: it looks at so many
+ * sessions, and reads so much of their logs, only.
  */
 export interface SessionListParams {
   limit: number;
@@ -1064,6 +1147,7 @@ export interface SessionListParams {
   text?: string;
   archived?: boolean;
   cursor?: string;
+  moved?: boolean;
 }
 
 /**
@@ -1257,11 +1341,6 @@ export interface CancelParams {
   id: number | string;
 }
 
-/** `window/workDoneProgress/cancel`. */
-export interface ProgressCancelParams {
-  token: number | string;
-}
-
 /**
  * `session/events`: the next events of a subscription, in order; none when it only tells how far they are durable.
  *
@@ -1328,6 +1407,11 @@ export interface WorkDone {
 export interface LogTraceNotice {
   message: string;
   verbose?: string;
+}
+
+/** `window/workDoneProgress/cancel`. */
+export interface ProgressCancelParams {
+  token: number | string;
 }
 
 /** `$/setTrace`: how much the client wants to hear of what the daemon does. */
@@ -1619,9 +1703,16 @@ export interface CompactSummary {
   usage?: Usage;
 }
 
-/** A compaction is over; with `error` it changed nothing. */
+/** A compaction is over; with `error` it changed nothing. `unused` are the summaries that were paid for and thrown away. */
 export interface CompactEnd {
   error?: TurnError;
+  unused?: UnusedSummary[];
+}
+
+/** What the summary of request `attempt` of a compaction cost, which did not land. */
+export interface UnusedSummary {
+  attempt: number;
+  usage: Usage;
 }
 
 /** The session's name; the last one wins. */

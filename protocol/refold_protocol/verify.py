@@ -156,7 +156,8 @@ class Report(Struct, frozen=True, gc=False, rename="camel"):
     """What was checked: `events` that could be read, `requests` that could be rebuilt, `equal` ones whose bodies are the same
     to the byte, `not_shipped` ones whose canonical form is right but whose encoder this release does not have.
 
-    `head_digest` is in hex, empty where damage hides it; `differences` are sorted by place."""
+    `head_digest` is in hex, empty where damage hides it; `differences` are sorted by place. `inherited` of the requests are the
+    parent's of this fork."""
 
     events: int
     requests: int
@@ -164,6 +165,7 @@ class Report(Struct, frozen=True, gc=False, rename="camel"):
     not_shipped: int
     head_digest: str
     differences: tuple[Difference, ...]
+    inherited: int = 0
 
     @property
     def holds(self) -> bool:
@@ -172,9 +174,12 @@ class Report(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Verifier:
-    """Checks one log. Feed every line, tell where records end and what cannot be read, then ask for the report."""
+    """Checks one log, whose events up to `inherited` (−1: none) are its parent's. Feed every line, tell where records end and
+    what cannot be read, then ask for the report."""
 
-    def __init__(self) -> None:
+    def __init__(self, inherited: int = -1) -> None:
+        self._inherited_to = inherited
+        self._inherited = 0
         self._chain = ChainCheck()
         self._seq = 0
         self._unread = 0
@@ -233,7 +238,7 @@ class Verifier:
         found = sorted([*breaks, *self._differences, *ends], key=lambda one: one.seq)
         events, digest = self._seq - self._unread, self._chain.digest
         head = "" if digest is None else digest.hex()
-        return Report(events, self._requests, self._equal, self._not_shipped, head, tuple(found))
+        return Report(events, self._requests, self._equal, self._not_shipped, head, tuple(found), self._inherited)
 
     def _end(self, head_digest: str | None, tail: int | None) -> list[Difference]:
         last = self._seq - 1
@@ -271,6 +276,7 @@ class Verifier:
 
     def _check_request(self, seq: int, sent: RequestSent, request: Request) -> None:
         self._requests += 1
+        self._inherited += seq <= self._inherited_to
         before = len(self._differences)
         step = sent.purpose == "step"  # of a summary nothing is kept: the requests of steps extend each other
         for fault in self._pairing.faults(request) if step else pairing_faults(request):

@@ -165,6 +165,10 @@ class Log:
         """Record that the open step's request leaves."""
         return self._sent("step", attempt, request_of(self.request_state), *self.here())
 
+    def send_summary(self, attempt: int = 1) -> Event:
+        """Record that the request of the open compaction leaves."""
+        return self._sent("summary", attempt, summary_request_of(self.request_state), self.work.turn)
+
     def compaction(
         self,
         start: int,
@@ -178,7 +182,7 @@ class Log:
         header = self.request_state.header
         assert header is not None
         began = self.add(CompactStart("pressure", (start, end), "Sum up.", config or header.config, self.work.turn))
-        self._sent("summary", 1, summary_request_of(self.request_state), self.work.turn)
+        self.send_summary()
         if text is not None:
             seqs = [node.seq for node in self.surface.nodes]
             shadowed = ranges_of(seqs[seqs.index(start) : seqs.index(end) + 1])

@@ -23,7 +23,17 @@ from refold_protocol.rpc.envelope import encode_error, encode_notification, enco
 from refold_protocol.rpc.initialize_reply import initialize_result
 from refold_protocol.rpc.wire_errors import application_error
 from refold_protocol.session.events import ApprovalSubject, CompactionSettings, LimitSettings, SessionSettings
-from refold_protocol.session.messages import CallConfig, EpochHeader, Message, Source, TextBlock, ToolSchema, text_content
+from refold_protocol.session.messages import (
+    CallConfig,
+    EpochHeader,
+    Message,
+    Source,
+    TextBlock,
+    ToolSchema,
+    Usage,
+    text_content,
+)
+from refold_protocol.session.request_rows import SentRow
 from refold_protocol.session.session_state import PendingInput, Status
 from refold_protocol.session.session_totals import UsageTotals
 from refold_protocol.session.transcript import TranscriptEntry
@@ -81,6 +91,8 @@ from refold_server.rpc.proof_methods import (
     Mismatch,
     RequestExplainParams,
     RequestExplainResult,
+    RequestListParams,
+    RequestListResult,
     RequestRebuildParams,
     RequestRebuildResult,
     StepPlace,
@@ -213,6 +225,29 @@ EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
     "session/fork": (SessionForkParams(SESSION, 41, "Another way"), SessionForkResult(FORK, 43)),
     "session/delete": (SessionDeleteParams(SESSION), None),
     "session/archive": (SessionArchiveParams(SESSION, archived=False), None),
+    "request/list": (
+        RequestListParams(SESSION, 12, 100),
+        RequestListResult(
+            (
+                SentRow(
+                    41,
+                    1_700_000_000_000,
+                    "step",
+                    1,
+                    "local/small",
+                    "chat-completions",
+                    1_024,
+                    "0" * 64,
+                    "1" * 64,
+                    3,
+                    1,
+                    usage=Usage(120, 30, 900),
+                    duration_ms=1_250,
+                    end="stop",
+                ),
+            ),
+        ),
+    ),
     "session/rehome": (SessionRehomeParams(SESSION, "/home/ann/renamed"), SessionRehomeResult("/home/ann/renamed")),
     "session/close": (SessionCloseParams(SESSION, True), None),
     "turn/start": (

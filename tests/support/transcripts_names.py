@@ -26,6 +26,7 @@ _LETTERS: Final = {
     "requestSha256": "request-",
     "sha256": "body-",
     "digest": "digest-",
+    "headDigest": "digest-",
 }
 """The first letters of names, by the key under which a value stands."""
 
@@ -75,7 +76,7 @@ class Names:
             return self._processes.get(str(value), "<pid>")
         if not isinstance(value, str):
             return value
-        if key in {"requestSha256", "sha256", "digest"}:
+        if key in {"requestSha256", "sha256", "digest", "headDigest"}:
             return self._name(value, _LETTERS[key])
         return self.text(value, _LETTERS.get(key, "X"))
 

@@ -163,7 +163,7 @@ class Meter:
 
     def _nearest(self, state: SessionState, last: Anchor) -> tuple[Anchor, float]:
         """Give what to count from, and how many tokens one of an estimate is worth there. After a replace that is the first
-        counted prompt with this header, where it is clearly nearer than the last call, and what was counted between."""
+        counted prompt with this header, where it is clearly nearer than the last call, by what was counted between them."""
         call = self._counted(state)
         if call is None or state.request_state.surface.nodes.extends(call.nodes):
             return last, 1.0

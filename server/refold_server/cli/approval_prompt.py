@@ -16,11 +16,12 @@ from typing import Final
 import anyio
 
 from refold_protocol.errors import RefoldError
-from refold_protocol.session.events import ApprovalAsked, ApprovalDecided, Event
+from refold_protocol.session.events import ApprovalAsked, ApprovalDecided, Event, ToolResult
 from refold_protocol.session.messages import Source
 from refold_server.cli.formatting import question_of
+from refold_server.cli.permission_rules import BY_RULE, PermissionRules
 from refold_server.cli.turn_output import TurnPrinter
-from refold_server.loop.approvals import Outcome, Scope
+from refold_server.loop.approvals import Outcome, Question, Scope
 from refold_server.sessions.session import Session
 
 PERSON: Final = Source("cli", "terminal")
@@ -28,6 +29,9 @@ PERSON: Final = Source("cli", "terminal")
 
 NOBODY: Final = Source("cli", "no terminal")
 """Who denies where nobody can be asked."""
+
+DENIED: Final = "DENIED"
+"""The code of the error with which the model is told that a call was denied."""
 
 _ANSWERS: Final[dict[str, tuple[Outcome, Scope]]] = {
     "y": ("allowed", "once"),
@@ -43,20 +47,29 @@ _ANSWERS: Final[dict[str, tuple[Outcome, Scope]]] = {
 class ApprovalPrompt:
     """Asks the questions of one session, on the terminal `keyboard` (a descriptor), or denies them where that is None."""
 
-    def __init__(self, session: Session, printer: TurnPrinter, keyboard: int | None) -> None:
+    def __init__(
+        self, session: Session, printer: TurnPrinter, keyboard: int | None, rules: PermissionRules | None = None
+    ) -> None:
         self.printer = printer
+        self.denied = False
+        """Whether a call of the turn was denied, by whomever."""
         self._session = session
         self._keyboard = keyboard
         self._scope: anyio.CancelScope | None = None
         self._stopped = False
         self._hinted = False
-        if keyboard is None:
+        self._rules = rules
+        if rules is not None:
+            session.instance.approvals.watch(self._apply_rules, lambda _: None)
+        elif keyboard is None:
             session.instance.approvals.deny_all(NOBODY)
 
     async def show(self, events: list[Event]) -> None:
         """Show some events, then ask what they ask; return when that is settled. Raises OutputLostError."""
         await self.printer.show(events)
         for event in events:
+            if isinstance(event.data, ToolResult) and event.data.error is not None:
+                self.denied = self.denied or event.data.error.code == DENIED
             if isinstance(event.data, ApprovalAsked) and self._keyboard is not None:
                 await self._ask(event.data, self._keyboard)
             elif isinstance(event.data, ApprovalDecided) and event.data.by == NOBODY and not self._hinted:
@@ -68,6 +81,16 @@ class ApprovalPrompt:
         self._stopped = True
         if self._scope is not None:
             self._scope.cancel()
+
+    def _apply_rules(self, question: Question) -> None:
+        """Answer a question by the rules, or, where nobody else can, deny it."""
+        assert self._rules is not None  # else nobody watches
+        folder = self._session.session_log.handle.record.cwd
+        outcome = self._rules.outcome(question.call.name, question.call.arguments, folder)
+        by = NOBODY if outcome is None else BY_RULE
+        if outcome is not None or self._keyboard is None:
+            with suppress(RefoldError):  # settled meanwhile, or the log takes nothing more: the turn shows it
+                self._session.instance.approvals.answer(question.id, outcome or "denied", "once", by)
 
     async def _ask(self, asked: ApprovalAsked, keyboard: int) -> None:
         still_open = (approval for approval, _ in self._session.session_log.folds.work.approvals)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from refold_protocol.errors import SessionCorruptionError
+from refold_protocol.errors import ConfigError, SessionCorruptionError
 from refold_protocol.ids import SessionId
 from refold_protocol.session.codec import decode_event
 from refold_protocol.session.events import ApprovalAsked, ApprovalDecided, Event, RequestHeader, RequestHeaderDelta, TurnEnd
 from refold_protocol.session.header import fold_header
 from refold_protocol.session.messages import EpochHeader, Message, TextBlock, ToolCallBlock, ToolResultBlock
-from refold_server.cli.command_line import add_json, add_session, add_store
+from refold_server.cli.command_line import add_after, add_json, add_session, add_store
 from refold_server.cli.exit_codes import COMPLETED, STORE_CODES
 from refold_server.cli.formatting import (
     asked_sentence,
@@ -31,6 +31,7 @@ from refold_server.cli.formatting import (
 from refold_server.cli.terminal import OutputStream, Style, standard_output
 
 if TYPE_CHECKING:
+    from refold_server.sessions.session_registry import Sessions
     from refold_server.sessions.session_views import SurfaceNode
     from refold_storage.interface import Handle
 
@@ -56,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="transcript: as a person read it (default); surface: as the model sees it now; events: every event that is "
         "recorded; header: config, system text and tools in force",
     )
+    add_after(parser)
     add_json(parser, "one JSON value a line; events are printed exactly as stored")
     add_store(parser)
 
@@ -66,12 +68,16 @@ async def run(options: argparse.Namespace) -> int:
     from refold_server.sessions.session_views import reading
 
     out = standard_output()
+    if options.follow and options.view != "events":
+        raise ConfigError("--follow", "needs --view events: the other views are of a log as it stands")
+    if options.after is not None and options.view == "header":
+        raise ConfigError("--after", "is for views that have events, and a header is one whole")
     async with (
         open_context(read_config(options)) as context,
         reading(context.sessions, SessionId(options.session)) as (handle, owned),
     ):
         if options.view == "events":
-            _print_events(out, handle, as_json=options.json)
+            await _print_events(out, context.sessions, handle, options)
         else:
             _print_view(out, handle, options, owned=owned)
         out.flush()
@@ -81,14 +87,15 @@ async def run(options: argparse.Namespace) -> int:
 def _print_view(out: OutputStream, handle: Handle, options: argparse.Namespace, *, owned: bool) -> None:
     from refold_server.sessions.session_views import header_view, surface_view, transcript_view
 
+    after = -1 if options.after is None else options.after
     if options.view == "header":
         header = header_view(handle, handle.tail)
         values, lines = [header], _header_lines(header, out.style)
     elif options.view == "surface":
-        values = surface_view(handle, handle.tail, owned=owned)
+        values = [node for node in surface_view(handle, handle.tail, owned=owned) if node.seq > after]
         lines = (line for node in values for line in _node_lines(node, out.style))
     else:
-        values = transcript_view(handle, handle.tail, owned=owned)
+        values = [entry for entry in transcript_view(handle, handle.tail, owned=owned) if entry.seq > after]
         lines = (line for entry in values for line in entry_lines(entry, out.style))
     if options.json:
         for value in values:
@@ -103,13 +110,15 @@ def _node_lines(node: SurfaceNode, style: Style) -> Iterator[str]:
     yield _message(node.message) if node.message else style.dim("       (the model does not see it)")
 
 
-def _print_events(out: OutputStream, handle: Handle, *, as_json: bool) -> None:
-    from refold_storage.reader import read_slices
+async def _print_events(out: OutputStream, sessions: Sessions, handle: Handle, options: argparse.Namespace) -> None:
+    from refold_server.cli.stored_lines import stored_lines
 
     header: EpochHeader | None = None
-    for lines in read_slices(handle, 0, handle.tail):
-        if as_json:
+    after = -1 if options.after is None else options.after
+    async for lines in stored_lines(sessions, handle, after, follow=options.follow):
+        if options.json:
             out.put_bytes(b"".join(line + b"\n" for line in lines))
+            out.flush()
             continue
         shown: list[str] = []
         for line in lines:
@@ -117,6 +126,7 @@ def _print_events(out: OutputStream, handle: Handle, *, as_json: bool) -> None:
             text, header = _event_text(event, header)
             shown.append(f"{event.seq:>6} {whole_line(event.type):<18} {one_line(text, EVENT_CHARACTERS)}\n")
         out.put("".join(shown))
+        out.flush()
 
 
 def _event_text(event: Event, header: EpochHeader | None) -> tuple[str, EpochHeader | None]:

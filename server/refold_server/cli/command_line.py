@@ -193,6 +193,21 @@ def title_text(text: str) -> str:
     return text
 
 
+def key_text(text: str) -> str:
+    """Take a prompt's key. Raises ArgumentTypeError."""
+    if not 1 <= len(unicode_text(text)) <= 200:
+        raise argparse.ArgumentTypeError("a key has 1 to 200 characters")
+    return text
+
+
+def add_after(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say from which event on, and whether those that come are given too."""
+    parser.add_argument("--after", metavar="SEQ", type=seq, help="only what lies behind this event")
+    parser.add_argument(
+        "--follow", action="store_true", help="go on with what comes, from whatever process, until a signal ends it"
+    )
+
+
 def seq(text: str) -> int:
     """Read an event's seq. Raises ArgumentTypeError."""
     if re.fullmatch(r"\d{1,18}", text, re.ASCII) is None:

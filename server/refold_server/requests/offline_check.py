@@ -18,6 +18,7 @@ from refold_protocol.errors import TurnMismatchError
 from refold_protocol.session.cache_report import RequestHistory
 from refold_protocol.session.events import CompactStart, Event, RequestSent
 from refold_protocol.session.request import Request, rebuild, rebuild_summary, request_sha256
+from refold_protocol.session.request_rows import RequestRows, SentRow
 from refold_protocol.verify import Report, Verifier
 from refold_storage.interface import Handle
 from refold_storage.reader import SLICE_BYTES, read_events, read_slices
@@ -42,7 +43,8 @@ async def check_log(handle: Handle, progress: Callable[[int, int], None] | None 
 
     `progress` gets done and all, in events. Raises RefoldError where not even the keys of the store can be read.
     """
-    verifier = Verifier()
+    parent = handle.record.parent
+    verifier = Verifier(-1 if parent is None else parent.at)
     tail, durable, head_digest = handle.tail, handle.durable, handle.head_digest.hex()
     size = 0
     for piece in handle.inspect():
@@ -121,6 +123,19 @@ def _rebuilt(request: Request, sent: RequestSent) -> RebuiltRequest:
     same = canonical == sent.request_sha256 and (not shipped or (digest, len(body)) == (sent.sha256, sent.bytes))
     verdict: Verdict = "different" if not same else "equal" if shipped else "unshipped"
     return RebuiltRequest(body, digest, canonical, sent, verdict)
+
+
+async def request_rows(handle: Handle, progress: Callable[[int, int], None] | None = None) -> list[SentRow]:
+    """Give a row for each request of a log, oldest first. Raises what `request_history` raises."""
+    parent, tail = handle.record.parent, handle.tail
+    rows = RequestRows(-1 if parent is None else parent.at)
+    for events in read_events(handle, tail):
+        for event in events:
+            rows.feed(event)
+        if progress is not None and events:
+            progress(events[-1].seq + 1, tail + 1)
+        await anyio.lowlevel.checkpoint()
+    return rows.rows
 
 
 async def request_history(handle: Handle, progress: Callable[[int, int], None] | None = None) -> RequestHistory:

@@ -4,16 +4,16 @@ The command `refold cache --json` prints the same objects, one for each request 
 
 Explanation of a request, as `request/explain` answers, and `refold cache --json` prints.
 
-Handlers of `request/rebuild`, `request/explain` and `log/verify`: what was sent, why, and whether it is proved.
+Handlers of `request/rebuild`, `request/explain`, `request/list` and `log/verify`: what was sent, why, and whether it is proved.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from refold_protocol.ids import SessionId
 from refold_protocol.session.cache_report import (
@@ -27,9 +27,16 @@ from refold_protocol.session.cache_report import (
 from refold_protocol.session.prefix_cache import Attribution, Cause, Parting, RequestRow
 from refold_protocol.session.request_rows import SentRow
 from refold_protocol.verify import Report
-from refold_server.requests.offline_check import RebuiltRequest, check_log, rebuilt_request, rebuilt_summary, request_history
+from refold_server.requests.offline_check import (
+    RebuiltRequest,
+    check_log,
+    rebuilt_request,
+    rebuilt_summary,
+    request_history,
+    request_rows,
+)
 from refold_server.rpc.dispatch import Handler
-from refold_server.rpc.method import Counting, Seq, request_row
+from refold_server.rpc.method import Counting, Cursor, Seq, request_row
 from refold_server.sessions.session_registry import Sessions
 from refold_server.sessions.session_views import examining, read_whole, reading
 from refold_storage.interface import Handle
@@ -186,15 +193,56 @@ class Mismatch(Struct, frozen=True, gc=False, omit_defaults=True):
     last: int | None = None
 
 
-class LogVerifyResult(Struct, frozen=True, gc=False, omit_defaults=True):
-    """`log/verify`: how many events and requests were checked, how many requests came out equal, how many were of an
-    encoder version that this release does not ship; the first mismatch, if any."""
+class LogVerifyResult(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """`log/verify`, and each line of `refold verify --json`: how many events and requests were checked, how many requests came
+    out equal, how many were of an encoder version that this release does not ship; the first mismatch, if any.
+
+    `verified`: nothing differs. `inherited` of the requests are the parent's of this fork. `head_digest` is the chain's digest
+    at the end in hex, absent where damage hides it. `differences` are all mismatches in the order of the log, on the wire the
+    first 1,000."""
 
     events: int
     requests: int
     equal: int
     unshipped: int
     mismatch: Mismatch | None = None
+    session: SessionId | None = None
+    verified: bool | None = None
+    inherited: int = 0
+    head_digest: str | None = None
+    differences: tuple[Mismatch, ...] = ()
+
+
+def verify_result(session: SessionId, report: Report, *, limit: int | None = None) -> LogVerifyResult:
+    """Give the result of a check, with at most `limit` differences."""
+    differences = tuple(Mismatch(one.check, one.seq, one.message, one.last) for one in report.differences[:limit])
+    return LogVerifyResult(
+        report.events,
+        report.requests,
+        report.equal,
+        report.not_shipped,
+        differences[0] if differences else None,
+        session,
+        report.holds,
+        report.inherited,
+        report.head_digest or None,
+        differences,
+    )
+
+
+class RequestListParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """`request/list`: the requests that were sent behind the event `after` (absent: from the first on), at most `limit`."""
+
+    session: SessionId
+    after: Cursor | None = None
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
+
+
+class RequestListResult(Struct, frozen=True, gc=False, omit_defaults=True):
+    """`request/list`: one row a request, oldest first; `next` is the `after` of the next page, absent on the last."""
+
+    requests: tuple[SentRow, ...]
+    next: int | None = None
 
 
 class RequestRebuildParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
@@ -227,6 +275,7 @@ class ProofMethods:
         return {
             "request/rebuild": self.rebuild,
             "request/explain": self.explain,
+            "request/list": self.list,
             "log/verify": self.verify,
         }
 
@@ -259,10 +308,19 @@ class ProofMethods:
             async with examining(self._sessions, params.session) as handle:
                 return await check_log(handle)
 
-        report = await read_whole(check)
-        first = report.differences[0] if report.differences else None
-        mismatch = None if first is None else Mismatch(first.check, first.seq, first.message, first.last)
-        return LogVerifyResult(report.events, report.requests, report.equal, report.not_shipped, mismatch)
+        return verify_result(params.session, await read_whole(check), limit=_TOLD_DIFFERENCES)
+
+    async def list(self, params: RequestListParams) -> RequestListResult:
+        """request/list."""
+
+        async def gather() -> list[SentRow]:
+            async with reading(self._sessions, params.session) as (handle, _):
+                return await request_rows(handle)
+
+        after = -1 if params.after is None else params.after
+        rows = [row for row in await read_whole(gather) if row.seq > after]
+        more = rows[params.limit - 1].seq if len(rows) > params.limit else None
+        return RequestListResult(tuple(rows[: params.limit]), more)
 
 
 async def _rebuilt(handle: Handle, params: RequestRebuildParams) -> RebuiltRequest:
@@ -273,9 +331,12 @@ async def _rebuilt(handle: Handle, params: RequestRebuildParams) -> RebuiltReque
     return await rebuilt_request(handle, params.turn, params.step)
 
 
+_TOLD_DIFFERENCES: Final = 1_000
+
 METHODS: Final = (
     request_row("request/rebuild", RequestRebuildParams, RequestRebuildResult, "Rebuild a request."),
     request_row("request/explain", RequestExplainParams, RequestExplainResult, "Say what broke a prefix."),
+    request_row("request/list", RequestListParams, RequestListResult, "List the requests that were sent."),
     request_row("log/verify", LogVerifyParams, LogVerifyResult, "Prove a log against its own records."),
 )
 """The methods of this family."""

@@ -26,7 +26,7 @@ from refold_server.rpc.change_methods import CompactionParams, LimitParams, Perm
 from refold_server.rpc.dispatch import Followed, Handler
 from refold_server.rpc.method import Counting, Cursor, Seq, request_row
 from refold_server.sessions.session import Session
-from refold_server.sessions.session_list import ForkOrigin
+from refold_server.sessions.session_list import ForkOrigin, inherited_totals, own_totals
 from refold_server.sessions.session_registry import Sessions, fork_session
 from refold_server.sessions.session_views import (
     SurfaceNode,
@@ -43,8 +43,8 @@ from refold_storage.interface import Handle, SessionRecord
 
 
 class SessionInfo(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
-    """What is known of a session beside its events. Times are Unix epoch ms; `usage` is in tokens; `model` is
-    `provider/model`, the last one used or set. An absent number is 0."""
+    """What is known of a session beside its events. Times are Unix epoch ms; `usage` is in tokens, `inherited`
+    of a fork what its parent's events cost; `model` is `provider/model`, the last one used or set. An absent number is 0."""
 
     cwd: str
     created_at: int
@@ -55,6 +55,7 @@ class SessionInfo(Struct, frozen=True, gc=False, omit_defaults=True, rename="cam
     usage: UsageTotals = UsageTotals()
     parent: ForkOrigin | None = None
     archived: bool = False
+    inherited: UsageTotals | None = None
 
 
 class SessionOpenResult(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
@@ -282,7 +283,7 @@ class SessionMethods:
 
 def session_info(record: SessionRecord) -> SessionInfo:
     """Give what the wire says of a record."""
-    summary, parent = record.summary, record.parent
+    summary, parent = own_totals(record), record.parent
     return SessionInfo(
         record.cwd,
         record.created_at,
@@ -293,6 +294,7 @@ def session_info(record: SessionRecord) -> SessionInfo:
         summary.usage,
         None if parent is None else ForkOrigin(parent.session, parent.at, parent.digest),
         record.archived,
+        inherited_totals(summary),
     )
 
 

@@ -73,6 +73,7 @@ SPLICED: Final[dict[tuple[str, str], str]] = {
     ("ToolRow", "parameters"): "object",
     ("DaemonSchemaResult", "schema"): "{ methods: object; types: object }",
     ("ClientCapabilities", "text_document"): "object",
+    ("ClientCapabilities", "window"): "object",
     ("ClientCapabilities", "workspace"): "object",
     ("ServerCapabilities", "text_document_sync"): "object",
     ("ServerCapabilities", "code_action_provider"): "object",

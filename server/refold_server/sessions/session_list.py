@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from refold_protocol.errors import RefoldError
 from refold_protocol.ids import SessionId
-from refold_protocol.session.session_totals import UsageTotals
+from refold_protocol.session.session_totals import SessionTotals, UsageTotals, as_fork
 from refold_server.sessions.prompt_search import folded
 from refold_server.sessions.session_registry import Sessions, is_gone, named_path
 from refold_storage.catalog import counted_summary
@@ -31,7 +31,8 @@ class ForkOrigin(Struct, frozen=True, gc=False):
 
 
 class SessionRow(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
-    """A session in a list. `status` is a word of Status; `usage` is in tokens."""
+    """A session in a list. `status` is a word of Status; `usage` is in tokens, `inherited` of a fork what its parent's events
+    cost, which `usage` does not count again."""
 
     session: SessionId
     cwd: str
@@ -45,6 +46,7 @@ class SessionRow(Struct, frozen=True, gc=False, omit_defaults=True, rename="came
     usage: UsageTotals = UsageTotals()
     parent: ForkOrigin | None = None
     archived: bool = False
+    inherited: UsageTotals | None = None
 
 
 class SessionListResult(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -99,7 +101,7 @@ async def page_of_sessions(sessions: Sessions, wanted: SessionListParams, before
 
 def session_row(sessions: Sessions, record: SessionRecord) -> SessionRow:
     """Give the row of a session."""
-    summary = record.summary
+    summary = own_totals(record)
     return SessionRow(
         record.id,
         record.cwd,
@@ -113,7 +115,19 @@ def session_row(sessions: Sessions, record: SessionRecord) -> SessionRow:
         summary.usage,
         origin_of(record),
         record.archived,
+        inherited_totals(summary),
     )
+
+
+def own_totals(record: SessionRecord) -> SessionTotals:
+    """Give the totals of a session; of a fork that nobody opened yet what it cost is its parent's alone."""
+    parent = record.parent
+    return as_fork(record.summary) if parent is not None and parent.at == record.tail else record.summary
+
+
+def inherited_totals(summary: SessionTotals) -> UsageTotals | None:
+    """Give what the events cost that a fork began with; None where that is nothing."""
+    return None if summary.inherited == UsageTotals() else summary.inherited
 
 
 def origin_of(record: SessionRecord) -> ForkOrigin | None:

@@ -69,7 +69,7 @@ def test_documents_are_synchronized_by_increments_and_folders_are_followed() -> 
     offered = answer(DOCUMENTS)
     assert offered["textDocumentSync"] == {"openClose": True, "change": 2, "save": True}
     assert offered["workspace"] == {"workspaceFolders": {"supported": True, "changeNotifications": True}}
-    assert offered["executeCommandProvider"] == {"commands": list(COMMANDS)}
+    assert offered["executeCommandProvider"] == {"commands": list(COMMANDS), "workDoneProgress": True}
 
 
 def test_kinds_of_actions_are_told_to_clients_that_take_actions_only() -> None:
