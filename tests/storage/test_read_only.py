@@ -127,19 +127,19 @@ async def test_a_store_of_which_some_files_may_be_written_is_read_only_all_the_s
 Change: TypeAlias = Callable[[LmdbStore], Awaitable[Any]]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda store: store.create(NewSession(OTHER, "/work", 1)),
-        lambda store: store.open(SESSION, "write"),
-        lambda store: store.fork(SESSION, 1, NewSession(OTHER, "/work", 1)),
-        lambda store: store.delete(SESSION),
-        lambda store: store.set_archived(SESSION, archived=True),
-        lambda store: store.import_session(store.get(SESSION), []),
-        lambda store: store.rebuild_catalogue(),
-    ],
-    ids=["create", "open", "fork", "delete", "archive", "import", "rebuild"],
-)
+CHANGES: dict[str, Change] = {
+    "create": lambda store: store.create(NewSession(OTHER, "/work", 1)),
+    "open": lambda store: store.open(SESSION, "write"),
+    "fork": lambda store: store.fork(SESSION, 1, NewSession(OTHER, "/work", 1)),
+    "delete": lambda store: store.delete(SESSION),
+    "archive": lambda store: store.set_archived(SESSION, True),
+    "rehome": lambda store: store.rehome(SESSION, "/elsewhere"),
+    "import": lambda store: store.import_session(store.get(SESSION), []),
+    "rebuild": lambda store: store.rebuild_catalogue(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
 async def test_every_change_of_a_store_that_may_only_be_read_is_refused_in_one_sentence(folder: Path, change: Change) -> None:
     await made(folder)
     before = snapshot(folder)

@@ -13,7 +13,7 @@ from tests.support.commands import Here
 @pytest.fixture
 def session(refold: Here) -> str:
     """A session of one turn."""
-    refold.place.script(*[{"calls": [{"name": "list_files", "arguments": {}}]}, {"text": "Seen."}] * 4)
+    refold.place.script(*[{"calls": [{"name": "list_files", "arguments": {"path": "."}}]}, {"text": "Seen."}] * 4)
     (refold.place.workspace / "zebra.txt").write_text("asleep\n", encoding="utf-8")
     return refold("run", "Look").session
 

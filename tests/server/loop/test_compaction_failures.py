@@ -18,9 +18,10 @@ from refold_protocol.session.events import (
     Event,
     Replace,
     RequestSent,
+    UnusedSummary,
     UserMessage,
 )
-from refold_protocol.session.messages import BlockStart, TextDelta, text_content
+from refold_protocol.session.messages import BlockStart, TextDelta, Usage, text_content
 from refold_protocol.session.token_estimate import TokenMeterError
 from refold_server.compaction.compaction_decision import CompactionError
 from refold_server.config import CompactionConfig
@@ -87,6 +88,25 @@ async def test_a_summary_that_cannot_stand_for_its_region_is_refused_after_one_e
         untouched(session, before)
         await compact_session(session)  # and nothing is locked
         assert end_of(await turn(session)) == "completed"
+        assert_proven(session)
+
+
+async def test_summaries_that_are_thrown_away_are_paid_for() -> None:
+    around = host(says(""), says(""), says(""), says("A story."))
+    async with scripted_session(around) as session:
+        await turn(session)
+        before = session.session_log.handle.record.summary.usage
+        with pytest.raises(RefoldError):
+            await compact_session(session)
+        await compact_session(session)
+        failed, landed = [event.data for event in of_type(session, CompactEnd)]
+        assert isinstance(failed, CompactEnd)
+        assert isinstance(landed, CompactEnd)
+        assert failed.unused == (UnusedSummary(1, Usage(7, 3)), UnusedSummary(2, Usage(7, 3)))
+        assert landed.unused == (UnusedSummary(1, Usage(7, 3)),)
+        after = session.session_log.handle.record.summary.usage
+        assert after.input_tokens - before.input_tokens == 4 * 7
+        assert after.output_tokens - before.output_tokens == 4 * 3
         assert_proven(session)
 
 
