@@ -291,7 +291,7 @@ export interface ClientCapabilities {
   general?: GeneralCapabilities;
   textDocument?: object;
   workspace?: object;
-  window?: unknown;
+  window?: object;
 }
 
 /** The part of the client's capabilities that is about the connection; `positionEncodings` by preference. */

@@ -10,8 +10,8 @@ import pytest
 from refold_protocol.errors import RefoldError
 from refold_protocol.rpc.wire_errors import WireError
 from refold_server.rpc.change_methods import ChangeMethods, SessionCompactParams
-from refold_server.rpc.notices import ProgressNotice
 from refold_server.rpc.method import ProgressCancelParams
+from refold_server.rpc.notices import ProgressNotice
 from refold_server.rpc.progress import Progress
 from refold_server.sessions.session_registry import compact_session
 from tests.support.loop_host import Pause, Script, ScriptedHost, ScriptedProvider, says
