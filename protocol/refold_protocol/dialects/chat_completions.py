@@ -25,6 +25,7 @@ from refold_protocol.dialects.chat_completions_options import (
     extra_members,
     read_options,
     resolve_options,
+    takes_text_calls,
 )
 from refold_protocol.dialects.chat_completions_stream import ChatCompletionsDecoder
 from refold_protocol.dialects.dialect import Dialect
@@ -40,6 +41,7 @@ from refold_protocol.session.messages import (
     EpochHeader,
     ImageBlock,
     Message,
+    ReasoningBlock,
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
@@ -155,6 +157,7 @@ class _Reply(Struct, frozen=True, omit_defaults=True):
     role: str
     content: str | msgspec.UnsetType | None = msgspec.UNSET
     tool_calls: list[_CallBody] | None = None
+    reasoning_content: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Function(Struct, frozen=True):
@@ -171,14 +174,22 @@ class _CallBody(Struct, frozen=True):
 def _reply(content: tuple[Block, ...], options: Options) -> Iterator[Struct]:
     """A reply of thinking alone becomes nothing: servers refuse a message without content."""
     text = text_of(content)
+    thought = "" if options.reasoning_history == "omit" else _reasoning_of(content)
     calls = [block for block in content if isinstance(block, ToolCallBlock)]
     if options.in_turn and not text.strip():
         text = ""
+    if thought and options.reasoning_history == "tags" and (text or calls):
+        text, thought = f"<think>\n{thought}\n</think>\n\n{text}", ""
+    field = thought or msgspec.UNSET
     if calls and not text:
         nothing = {"null": None, "empty": "", "absent": msgspec.UNSET}[options.tool_only_content]
-        yield _Reply("assistant", nothing, [_call(block, options) for block in calls])
+        yield _Reply("assistant", nothing, [_call(block, options) for block in calls], field)
     elif text:
-        yield _Reply("assistant", text, [_call(block, options) for block in calls] or None)
+        yield _Reply("assistant", text, [_call(block, options) for block in calls] or None, field)
+
+
+def _reasoning_of(content: tuple[Block, ...]) -> str:
+    return "".join(block.text for block in content if isinstance(block, ReasoningBlock))
 
 
 def _id(name: str, options: Options) -> str:
@@ -287,6 +298,7 @@ CHAT_COMPLETIONS: Final = Dialect(
     make_decoder=ChatCompletionsDecoder,
     resolve_options=resolve_options,
     check_extra=check_extra,
+    text_calls=takes_text_calls,
     path="/chat/completions",
     key_header="authorization",
     key_prefix="Bearer ",

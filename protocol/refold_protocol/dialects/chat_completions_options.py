@@ -30,6 +30,11 @@ class Options(Struct, frozen=True, gc=False, rename="camel", forbid_unknown_fiel
     letters and digits (Mistral), with `tool_names = "safe"` names of calls without characters that servers refuse. `stream`
     asks for the answer in pieces.
 
+    With `reasoning_tags = "head"` what stands between tags like `<think>` at the head of a reply is reasoning; `open` is for
+    chat templates that write the opening tag themselves. `reasoning_history` says how the reasoning of earlier replies is
+    sent back: not at all, between `<think>` tags in the text, or as `reasoning_content`. With `text_calls = "whole"` a reply
+    that is nothing but calls of offered tools, written as text, makes these calls.
+
     The defaults of the fields are what a recorded text that lacks them means; a new session's are those of `resolve_options`.
     """
 
@@ -40,6 +45,9 @@ class Options(Struct, frozen=True, gc=False, rename="camel", forbid_unknown_fiel
     call_ids: Literal["as-given", "nine"] = "as-given"
     tool_names: Literal["as-given", "safe"] = "as-given"
     stream: bool = True
+    reasoning_tags: Literal["off", "head", "open"] = "off"
+    reasoning_history: Literal["omit", "tags", "field"] = "omit"
+    text_calls: Literal["off", "whole"] = "off"
 
     @property
     def in_turn(self) -> bool:
@@ -74,6 +82,11 @@ def read_options(text: JsonText | None) -> Options:
         raise ConfigError("options", f"recorded options that this encoder cannot follow: {error}") from None
 
 
+def takes_text_calls(text: JsonText | None) -> bool:
+    """Tell whether calls that a model writes as text are taken for calls."""
+    return read_options(text).text_calls == "whole"
+
+
 def check_extra(text: str) -> JsonText:
     """Accept the text of an object to be merged into bodies. Raises ConfigError when it is none, or when it redefines a
     member that only the encoder writes."""
@@ -103,8 +116,22 @@ def _camel(key: str) -> str:
 
 
 _DECODER: Final = msgspec.json.Decoder(Options)
-_STRICTEST: Final = {"roles": "in-turn", "callIds": "nine", "toolNames": "safe"}
-"""What the strictest server takes: the defaults of a new session."""
+_STRICTEST: Final = {
+    "roles": "in-turn",
+    "callIds": "nine",
+    "toolNames": "safe",
+    "reasoningTags": "head",
+    "textCalls": "whole",
+}
+"""What the strictest server takes, and what local models need: the defaults of a new session."""
 
-_LATER: Final = {"roles": "as-they-come", "callIds": "as-given", "toolNames": "as-given", "stream": True}
+_LATER: Final = {
+    "roles": "as-they-come",
+    "callIds": "as-given",
+    "toolNames": "as-given",
+    "stream": True,
+    "reasoningTags": "off",
+    "reasoningHistory": "omit",
+    "textCalls": "off",
+}
 """Fields that the first release did not write, and what it did."""

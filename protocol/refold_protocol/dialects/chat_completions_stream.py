@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from refold_protocol.dialects.chat_completions_options import read_options
 from refold_protocol.dialects.chat_completions_wire import (
     SAMPLE_CHARACTERS,
     Choice,
@@ -27,9 +28,11 @@ from refold_protocol.dialects.chat_completions_wire import (
 )
 from refold_protocol.dialects.finish_reasons import kind_of_abort, outweighs, reason_of
 from refold_protocol.dialects.provider_failures import MESSAGE_CHARACTERS, WORD_CHARACTERS, short
+from refold_protocol.dialects.reasoning_tags import ReasoningTags
 from refold_protocol.dialects.reply_blocks import REASONING, TEXT, ReplyBlocks
 from refold_protocol.dialects.sse import SseDecoder
 from refold_protocol.errors import ProviderError
+from refold_protocol.json_text import JsonText
 from refold_protocol.session.messages import Chunk, FinishChunk, UsageChunk
 
 DONE: Final = "[DONE]"
@@ -44,7 +47,8 @@ SIZE_PER_TOKEN: Final = 256
 
 
 class ChatCompletionsDecoder:
-    """Decodes one reply. Bytes may be cut anywhere. `max_tokens` is the output limit that was asked for."""
+    """Decodes one reply. Bytes may be cut anywhere. `max_tokens` is the output limit that was asked for, `options` the text of
+    the dialect's options."""
 
     __slots__ = (
         "_blocks",
@@ -57,12 +61,15 @@ class ChatCompletionsDecoder:
         "_said",
         "_seen",
         "_sse",
+        "_tags",
         "_takes",
         "_usage",
         "_word",
     )
 
-    def __init__(self, max_tokens: int | None = None) -> None:
+    def __init__(self, max_tokens: int | None = None, options: JsonText | None = None) -> None:
+        tags = read_options(options).reasoning_tags
+        self._tags = None if tags == "off" else ReasoningTags(opened=tags == "open")
         self._most = MOST_SIZE if max_tokens is None else min(MOST_SIZE, FREE_SIZE + SIZE_PER_TOKEN * max_tokens)
         self._sse = SseDecoder()
         self._blocks = ReplyBlocks()
@@ -204,7 +211,7 @@ class ChatCompletionsDecoder:
         content = delta.content
         if content:
             taken = True
-            if index == self._takes[0] and type(content) is str:
+            if index == self._takes[0] and self._tags is None and type(content) is str:
                 self._blocks.add_text(TEXT, content, clean, chunks)
             else:
                 self._add(index, content, False, clean, chunks)
@@ -213,6 +220,7 @@ class ChatCompletionsDecoder:
             self._add(index, delta.refusal, False, clean, chunks)
         if delta.tool_calls and self._follows(2, index):
             taken = True
+            self._end_tags(chunks)
             for entry in delta.tool_calls:
                 self._blocks.add_call(entry, chunks)
         return taken
@@ -220,11 +228,27 @@ class ChatCompletionsDecoder:
     def _add(self, index: int, value: object, thinking: bool, clean: bool, chunks: list[Chunk]) -> None:
         if type(value) is str:
             if self._follows(thinking, index):
-                self._blocks.add_text(REASONING if thinking else TEXT, value, clean, chunks)
+                self._add_part(value, thinking, clean, chunks)
             return
         for is_thinking, text in text_parts(value, thinking=thinking):
             if self._follows(is_thinking, index):
-                self._blocks.add_text(REASONING if is_thinking else TEXT, text, False, chunks)
+                self._add_part(text, is_thinking, False, chunks)
+
+    def _add_part(self, text: str, thinking: bool, clean: bool, chunks: list[Chunk]) -> None:
+        if thinking or self._tags is None:
+            self._blocks.add_text(REASONING if thinking else TEXT, text, clean, chunks)
+            return
+        for is_thinking, part in self._tags.feed(text):
+            self._blocks.add_text(REASONING if is_thinking else TEXT, part, clean, chunks)
+        if self._tags.done:
+            self._tags = None
+
+    def _end_tags(self, chunks: list[Chunk]) -> None:
+        """Give what was held back of the text's head: no more of it comes."""
+        if self._tags is not None:
+            for is_thinking, part in self._tags.close():
+                self._blocks.add_text(REASONING if is_thinking else TEXT, part, False, chunks)
+            self._tags = None
 
     def _follows(self, kind: int, index: int) -> bool:
         """Whether text (0), thinking (1) or calls (2) of a choice belong to the reply: those of the first that has some."""
@@ -236,6 +260,7 @@ class ChatCompletionsDecoder:
 
     def _end(self, chunks: list[Chunk], *, marked: bool) -> None:
         """Give the last chunks; `marked` tells that `[DONE]` came. Raises ProviderError when the reply is not whole."""
+        self._end_tags(chunks)
         blocks = self._blocks
         has_end = self._reason is not None and not (self._resumed and not marked)
         if not has_end and (not marked or not self._seen or not blocks.calls_are_whole):
@@ -308,6 +333,7 @@ class ChatCompletionsDecoder:
         )
 
     def _delivered(self, chunks: list[Chunk], error: ProviderError) -> list[Chunk]:
+        self._end_tags(chunks)
         self._failure = error
         if not chunks:
             raise error

@@ -63,8 +63,9 @@ class StreamDecoder(Protocol):
 class MakeDecoder(Protocol):
     """Makes the decoder of one reply."""
 
-    def __call__(self, max_tokens: int | None = None) -> StreamDecoder:
-        """Give a decoder. A reply that is far larger than the asked output limit is given up."""
+    def __call__(self, max_tokens: int | None = None, options: JsonText | None = None) -> StreamDecoder:
+        """Give a decoder for a request with these recorded options. A reply that is far larger than the asked output limit is
+        given up."""
         ...
 
 
@@ -89,6 +90,8 @@ class Dialect(Struct, frozen=True):
     """Fills in the defaults of a dialect's settings; raises ConfigError for unknown keys and wrong values."""
     check_extra: Callable[[str], JsonText]
     """Accepts the text of an object whose members are merged into bodies; raises ConfigError."""
+    text_calls: Callable[[JsonText | None], bool]
+    """Tells from recorded options whether calls that a model writes as text are taken for calls."""
     path: str
     key_header: str
     key_prefix: str

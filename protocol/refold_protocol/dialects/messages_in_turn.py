@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from hashlib import sha256
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -91,11 +92,24 @@ class MessagesInTurn:
 
 def ends_open(latest_first: Iterable[Message], following: Message) -> int:
     """Count the bytes that close the last of the messages in turn, where `following` continues it; else 0."""
-    last = next((message for message in latest_first if _speaks(message)), None)
-    if last is None or last.role == "assistant" or not _has_words(last):
+    earlier = iter(latest_first)
+    last = next((message for message in earlier if _speaks(message)), None)
+    if last is None or last.role == "assistant" or not _has_words(last) or following.role == "assistant" or _results(following):
         return 0
-    continues = following.role != "assistant" and not any(isinstance(block, ToolResultBlock) for block in following.content)
-    return 2 if continues and (_has_image(last) or not _has_image(following)) else 0
+    return 2 if not _has_image(following) or _is_in_parts(chain((last,), earlier)) else 0
+
+
+def _is_in_parts(latest_first: Iterable[Message]) -> bool:
+    """Tell whether the user message that is open is a list of parts: one of those that were joined in it has an image."""
+    for message in latest_first:
+        if message.role == "assistant":
+            if _speaks(message):
+                return False
+        elif _has_image(message):
+            return True
+        elif _results(message):
+            return False
+    return False
 
 
 def safe_id(name: str) -> str:
@@ -121,8 +135,12 @@ def _speaks(message: Message) -> bool:
 
 
 def _has_words(message: Message) -> bool:
-    results = sum(isinstance(block, ToolResultBlock) for block in message.content)
+    results = _results(message)
     return results == 0 or results < len(message.content)
+
+
+def _results(message: Message) -> int:
+    return sum(isinstance(block, ToolResultBlock) for block in message.content)
 
 
 def _has_image(message: Message) -> bool:

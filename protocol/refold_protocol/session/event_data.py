@@ -209,7 +209,8 @@ class AssistantChunk(Struct, frozen=True, gc=False):
 
 class AssistantMessage(Struct, frozen=True, gc=False, omit_defaults=True):
     """A reply, whole or (with `interrupted`) as far as it came. `finish` is a reason of FinishChunk; `other` where the
-    stream gave none. Its event's `sources` are the chunks of this attempt, `[]` when the provider sent none."""
+    stream gave none. Its event's `sources` are the chunks of this attempt, `[]` when the provider sent none. `written`: the
+    model wrote its calls as text, which those chunks hold."""
 
     turn: int
     step: int
@@ -220,6 +221,7 @@ class AssistantMessage(Struct, frozen=True, gc=False, omit_defaults=True):
     usage: Usage | None = None
     interrupted: bool = False
     replay: Replay | None = None
+    written: bool = False
 
 
 SeqRange: TypeAlias = tuple[int, int]

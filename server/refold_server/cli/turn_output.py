@@ -65,8 +65,9 @@ class TurnFormatter:
                 return [*self._ended(Target.NOTES), *self._put(Target.OUT, printable(text) if self._terminal else text)]
             case AssistantChunk(chunk=ReasoningDelta(text=text)) if text:
                 return [*self._ended(Target.OUT), *self._put(Target.NOTES, self._style.dim(printable(text)), text)]
-            case AssistantMessage():
-                return [*self._ended(Target.NOTES), *self._ended(Target.OUT)]
+            case AssistantMessage(written=written):
+                said = self.note(self._style.dim("(the model wrote its calls as text; they are taken as calls)"))
+                return said if written else [*self._ended(Target.NOTES), *self._ended(Target.OUT)]
             case LlmRetry(attempt=failed, code=code, delay_ms=wait):
                 return self.note(self._style.dim(f"{code}; attempt {failed + 1} in {wait / 1000:.1f} s"))
             case ToolCall(name=name, arguments=arguments):

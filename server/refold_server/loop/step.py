@@ -10,13 +10,15 @@ from typing import Final
 
 from msgspec import Struct
 
+from refold_protocol.dialects.dialect_table import dialect_named
 from refold_protocol.errors import ProviderError
 from refold_protocol.json_text import is_json_object
-from refold_protocol.session.chunks import assemble, with_call_ids, without_calls
+from refold_protocol.session.chunks import Reply, assemble, with_call_ids, without_calls
 from refold_protocol.session.events import AssistantChunk, AssistantMessage, ContextMessage, Draft, StepEnd, StepStart
 from refold_protocol.session.header import canonical_header, header_draft
 from refold_protocol.session.messages import Block, EpochHeader, Message, Source, ToolCallBlock, text_content
 from refold_protocol.session.request import Request, request_of
+from refold_protocol.session.text_calls import calls_in
 from refold_server.compaction.compaction_trigger import CompactionTrigger
 from refold_server.loop.retries import with_retries
 from refold_server.loop.tool_calls import ToolCalls
@@ -118,21 +120,31 @@ def _record_reply(session_log: SessionLog, turn: int, step: int) -> tuple[tuple[
     reply = assemble(stream.chunks)
     if reply.finish is None:
         raise ProviderError("provider.badStream", "The provider's answer ended without saying that it is complete. Try again.")
-    config = request_of(session_log.folds.request_state).header.config
+    header = request_of(session_log.folds.request_state).header
+    config = header.config
     may_call = _may_call(reply.finish, reply.content)
     content = reply.content if may_call else without_calls(reply.content)
+    written = _written_calls(header, reply) if may_call else None
     message = AssistantMessage(
         turn,
         step,
-        with_call_ids(content, turn, step, session_log.is_used),
+        with_call_ids(written or content, turn, step, session_log.is_used),
         config.provider,
         config.model,
         reply.finish,
         usage=reply.usage,
+        written=written is not None,
     )
     session_log.append(Draft(message, surface_op="append", sources=stream.ranges))
     calls = () if may_call else tuple(block for block in reply.content if isinstance(block, ToolCallBlock))
     return calls, message
+
+
+def _written_calls(header: EpochHeader, reply: Reply) -> tuple[Block, ...] | None:
+    """Give the content of a reply whose text is calls of offered tools and nothing else; None for any other."""
+    if not dialect_named(header.config.dialect).text_calls(header.config.dialect_options):
+        return None
+    return calls_in(reply.content, {tool.name for tool in header.tools or ()})
 
 
 def _cut_off_note(calls: tuple[ToolCallBlock, ...]) -> tuple[Draft, ...]:

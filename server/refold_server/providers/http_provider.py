@@ -240,7 +240,7 @@ class HttpProvider:
     async def _chunks(self, response: httpx.Response, request: Request, deadline: CallDeadline) -> AsyncGenerator[Chunk, None]:
         import httpx
 
-        decoder = self._dialect.make_decoder(request.header.config.max_tokens)
+        decoder = self._dialect.make_decoder(request.header.config.max_tokens, request.header.config.dialect_options)
         async with body_pieces(response) as reads:
             try:
                 while not decoder.done and (data := await deadline.wait(anext(reads, None))) is not None:

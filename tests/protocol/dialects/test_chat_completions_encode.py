@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refold_protocol.dialects.chat_completions import ENCODER, ChatCompletionsEncoder, encode, moved_end
+from refold_protocol.dialects.chat_completions import ENCODER, ChatCompletionsEncoder, encode, moved_end, resolve_options
 from refold_protocol.errors import BlobUnknownError
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.append_only_list import AppendOnlyList
@@ -240,3 +240,24 @@ def test_going_back_to_a_shorter_history_encodes_that_history() -> None:
     for tape in (long_tape, short_tape, short_tape.then(user("c"))):
         asked = Request(header(), tape)
         assert encoder.encode(asked, {}).data == encode(asked, {})
+
+
+@pytest.mark.parametrize(
+    ("history", "message"),
+    [
+        ("tags", {"role": "assistant", "content": "<think>\nhm\n</think>\n\n4"}),
+        ("field", {"role": "assistant", "content": "4", "reasoning_content": "hm"}),
+        ("omit", {"role": "assistant", "content": "4"}),
+    ],
+)
+def test_thinking_goes_back_as_the_option_says(history: str, message: dict[str, Any]) -> None:
+    options = resolve_options({"reasoning_history": history})
+    asked = Message("user", (TextBlock("2+2"),))
+    assert sent(asked, assistant(ReasoningBlock("hm"), TextBlock("4")), options=options)[1] == message
+
+
+def test_thinking_before_calls_goes_back_with_them() -> None:
+    reply = assistant(ReasoningBlock("hm"), ToolCallBlock("c1", "read_file", "{}"))
+    tags, field = (sent(reply, options=resolve_options({"reasoning_history": way}))[-1] for way in ("tags", "field"))
+    assert (tags["content"], len(tags["tool_calls"])) == ("<think>\nhm\n</think>\n\n", 1)
+    assert (field["content"], field["reasoning_content"]) == (None, "hm")

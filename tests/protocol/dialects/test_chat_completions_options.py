@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from refold_protocol.dialects.chat_completions import Options, check_extra, extra_members, read_options, resolve_options
@@ -13,13 +15,17 @@ FIRST = '{"maxTokensField":"max_tokens","toolOnlyContent":"null","includeUsage":
 
 
 def test_a_new_session_asks_for_what_the_strictest_server_takes() -> None:
-    assert resolve_options({}) == FIRST[:-1] + ',"roles":"in-turn","callIds":"nine","toolNames":"safe"}'
+    assert (
+        resolve_options({})
+        == FIRST[:-1] + ',"roles":"in-turn","callIds":"nine","toolNames":"safe","reasoningTags":"head","textCalls":"whole"}'
+    )
 
 
 def test_a_recorded_text_without_the_later_fields_means_what_was_done_then() -> None:
     assert read_options(JsonText(FIRST)) == read_options(None) == Options()
     assert not Options().in_turn
-    asked = {"roles": "as-they-come", "call_ids": "as-given", "tool_names": "as-given", "stream": True}
+    asked: dict[str, object] = {"roles": "as-they-come", "call_ids": "as-given", "tool_names": "as-given", "stream": True}
+    asked |= {"reasoning_tags": "off", "reasoning_history": "omit", "text_calls": "off"}
     assert resolve_options(asked) == FIRST
 
 
@@ -38,7 +44,8 @@ def test_unknown_keys_and_wrong_values_are_refused_by_name(settings: dict[str, o
 
 
 def test_options_are_read_as_they_were_written() -> None:
-    wanted = Options(include_usage=False, roles="in-turn", call_ids="nine", tool_names="safe")
+    strict: dict[str, Any] = {"roles": "in-turn", "call_ids": "nine", "tool_names": "safe"}
+    wanted = Options(include_usage=False, **strict, reasoning_tags="head", text_calls="whole")
     assert read_options(resolve_options({"include_usage": False})) == wanted
     assert read_options(resolve_options({"stream": False})).stream is False
 
