@@ -64,7 +64,7 @@ def call_config(config: Config, settings: SessionSettings) -> CallConfig:
             provider=found.provider.name,
             model=found.model,
             dialect=found.provider.dialect,
-            dialect_options=found.provider.options,
+            dialect_options=profile.options or found.provider.options,
             temperature=profile.temperature,
             top_p=profile.top_p,
             max_tokens=profile.max_output,

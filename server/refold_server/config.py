@@ -280,6 +280,13 @@ class ModelConfig(Struct, frozen=True):
         Meta(description="texts that end a reply", extra={"expects": "an array of strings, none of them empty"}),
     ] = None
     reasoning_effort: Annotated[Text | None, Meta(description="sent to the model, unless the session says otherwise")] = None
+    options: Annotated[
+        JsonText | None,
+        Meta(
+            description="settings of the dialect for this model; what is not set is taken from the provider",
+            extra={"read": plain_table, "expects": "a table", "schema": {"type": "object"}},
+        ),
+    ] = None
     extra: Annotated[
         JsonText | None,
         Meta(

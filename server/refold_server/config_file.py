@@ -375,6 +375,14 @@ def _preset(given: Settings, key: Key) -> dict[str, Any]:
     return fields
 
 
+def _settings_of(given: Settings, provider: Key) -> dict[str, object]:
+    """Give the settings of a provider's dialect as they were written, those of its preset included."""
+    if (*provider, "preset") in given:
+        return dict(_preset(given, provider).get("options", {}))
+    options = given.get((*provider, "options"))
+    return {} if options is None else dict(options.value)
+
+
 def _models(given: Settings, providers: dict[str, ProviderConfig]) -> tuple[ModelConfig, ...]:
     return tuple(_profile(given, name, providers) for name in _names(given, "models"))
 
@@ -385,7 +393,12 @@ def _profile(given: Settings, name: str, providers: dict[str, ProviderConfig]) -
     if provider is None:
         hint = near(split_model(name)[0], tuple(providers))
         raise _fault(given, key, f"no provider of that name is configured; {hint or 'add one under [providers.NAME]'}")
-    model = ModelConfig(name=name, **_fields(ModelConfig, given, *key))
+    fields = _fields(ModelConfig, given, *key)
+    if "options" in fields:
+        settings = _settings_of(given, ("providers", provider.name)) | fields["options"]
+        resolve = DIALECTS[provider.dialect].resolve_options
+        fields["options"] = _with_origin(given, (*key, "options"), lambda: resolve(settings))
+    model = ModelConfig(name=name, **fields)
     if model.max_output is not None and model.context_window is not None and model.max_output >= model.context_window:
         raise _fault(given, (*key, "max_output"), "expects less than context_window, which holds prompt and reply")
     if any(row[:3] == (*key, "compaction") for row in given):

@@ -151,9 +151,9 @@ class SessionServices:
         """Say where the session's earlier results are read."""
         self._results = results
 
-    def meter(self, model: str) -> ModelTokenMeter:
-        """Give the meter of `provider/model`. Raises TokenMeterError."""
-        return self._shared.meters.meter_for(model)
+    def meter(self, model: str, learned: LearnedWindow | None = None) -> ModelTokenMeter:
+        """Give the meter of `provider/model`, of whose window a session learned that. Raises TokenMeterError."""
+        return self._shared.meters.meter_for(model, learned)
 
     def compaction(self, model: str, settings: SessionSettings) -> CompactionConfig:
         """Tell how the history of a session with the model `provider/model` and these settings is compacted."""

@@ -131,7 +131,7 @@ class ScriptedHost:
     def attach(self, results: PastResults) -> None:
         self.results = results
 
-    def meter(self, model: str) -> ModelTokenMeter:
+    def meter(self, model: str, learned: LearnedWindow | None = None) -> ModelTokenMeter:
         """One token a character; no meter while there is no window."""
         if model not in self.meters:
             profile = profile_for(model, MeterRow(self.windows.get(model, self.window), 1.0))

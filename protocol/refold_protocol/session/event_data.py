@@ -314,6 +314,16 @@ class LlmRetry(Struct, frozen=True, gc=False, rename="camel"):
     delay_ms: int
 
 
+class ModelWindow(Struct, frozen=True, gc=False, rename={"context_window": "contextWindow", "told_by": "from"}):
+    """A model's server said how large its window is, in tokens. `told_by` is the answer in which it stood: `models`, `props`,
+    `ps`, `loaded` or `info`."""
+
+    provider: str
+    model: str
+    context_window: int
+    told_by: str
+
+
 class ApprovalSubject(Struct, frozen=True, gc=False):
     """What exactly would happen: `kind` is `command`, `diff`, `path` or `text`."""
 

@@ -41,6 +41,7 @@ from refold_protocol.session.event_data import (
     InstanceStart,
     LimitSettings,
     LlmRetry,
+    ModelWindow,
     PermissionSettings,
     PluginFailed,
     RequestHeader,
@@ -92,6 +93,7 @@ __all__ = [
     "InstanceStart",
     "LimitSettings",
     "LlmRetry",
+    "ModelWindow",
     "PermissionSettings",
     "PluginFailed",
     "Replace",
@@ -154,6 +156,7 @@ EventData: TypeAlias = (
     | RequestHeaderDelta
     | RequestSent
     | LlmRetry
+    | ModelWindow
     | PluginFailed
     | ApprovalAsked
     | ApprovalDecided
@@ -225,6 +228,7 @@ EVENT_TYPES: Final[dict[str, EventType]] = {
     "request/header-delta": EventType(RequestHeaderDelta),
     "request/sent": EventType(RequestSent, ignorable=True),
     "llm/retry": EventType(LlmRetry),
+    "model/window": EventType(ModelWindow, ignorable=True),
     "plugin/failed": EventType(PluginFailed, ignorable=True),
     "approval/asked": EventType(ApprovalAsked),
     "approval/decided": EventType(ApprovalDecided),

@@ -31,6 +31,7 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.header import canonical_header
 from refold_protocol.session.messages import EpochHeader, Message, Usage, text_content
+from refold_protocol.session.model_windows import window_of
 from refold_protocol.session.projection import derive_message
 from refold_protocol.session.request import OpenCompaction, region_nodes
 from refold_protocol.session.request_rows import RequestRows, SentRow
@@ -212,7 +213,8 @@ class PressureRow(Struct, frozen=True, gc=False, omit_defaults=True, rename="cam
 
     `tokens` is the pressure: exact up to the anchor, the call at `anchor` (the seq of its reply), and estimated from there;
     without an anchor it is `estimate`, which prices the whole request by the characters of its texts. `usage` is what the
-    provider reported; absent where it did not. A summary has no `turn` and `step` but the seq of its `compact/start`.
+    provider reported; absent where it did not. `read`: its count is too small for what was sent, so the server read at most so
+    many tokens of it. A summary has no `turn` and `step` but the seq of its `compact/start`.
     """
 
     turn: int | None
@@ -228,6 +230,7 @@ class PressureRow(Struct, frozen=True, gc=False, omit_defaults=True, rename="cam
     usage: Usage | None = None
     purpose: str = "step"
     compaction: int | None = None
+    read: int | None = None
 
     @property
     def reported(self) -> int | None:
@@ -272,6 +275,9 @@ class PressureRows:
             self.rows.append(self._row(sent[-1]))
         elif isinstance(event.data, AssistantMessage | CompactSummary | CompactEnd):
             self._report(sent)
+            cut = next((one for one in self._state.windows if one.seq == event.seq), None)
+            if cut is not None and self.rows:
+                self.rows[-1] = replace(self.rows[-1], read=cut.read)
 
     def _report(self, sent: Sequence[SentRow]) -> None:
         """Take over what was reported of the latest requests."""
@@ -295,4 +301,6 @@ class PressureRows:
         anchor = None if found.anchor is None else found.anchor.seq
         other = 0 if sent.purpose == "step" or compaction is None else meter.price_summary(compaction) - found.surface
         estimate, tokens = found.header + found.surface + other, found.tokens + other
-        return replace(row, window=found.window, tokens=tokens, estimate=estimate, anchor=anchor)
+        shown = window_of(self._state.windows, metered).shown
+        window = found.window if shown is None else min(found.window, shown)
+        return replace(row, window=window, tokens=tokens, estimate=estimate, anchor=anchor)

@@ -9,7 +9,7 @@ The status of a session, as far as its log tells: a view of the state of its tur
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from msgspec import Struct
 
@@ -27,6 +27,7 @@ from refold_protocol.session.events import (
     InputAccepted,
     InputSettled,
     InstanceStart,
+    ModelWindow,
     RequestSent,
     SessionSettings,
     SteeringMessage,
@@ -38,6 +39,7 @@ from refold_protocol.session.events import (
 from refold_protocol.session.grammar import NO_TURN, TurnState, turn_step, turn_step_over
 from refold_protocol.session.header import canonical_header
 from refold_protocol.session.messages import EpochHeader, InputBlock, Source
+from refold_protocol.session.model_windows import Windows, can_be_whole, can_extend, with_count, with_told, without_disproved
 from refold_protocol.session.request import NO_REQUESTS, RequestState, horizon_step
 
 
@@ -109,6 +111,7 @@ class SessionState(Struct, frozen=True, gc=False):
     settings: SessionSettings = NO_SETTINGS
     granted: Granted = NOTHING_GRANTED
     counted: Counted = ()
+    windows: Windows = ()
 
 
 NO_EVENTS: Final = SessionState()
@@ -123,7 +126,14 @@ def fold(state: SessionState, event: Event) -> SessionState:
     turn = turn_step(state.work, event)
     if type(event.data) in _OF_TURNS_ALONE:
         return SessionState(
-            event.seq + 1, turn, state.request_state, state.pending, state.settings, state.granted, state.counted
+            event.seq + 1,
+            turn,
+            state.request_state,
+            state.pending,
+            state.settings,
+            state.granted,
+            state.counted,
+            state.windows,
         )
     refuse_foreign(event)
     return _folded(state, event, turn)
@@ -158,7 +168,7 @@ def _folded(state: SessionState, event: Event, turn: TurnState) -> SessionState:
         pending_step(state.pending, event),
         event.data if isinstance(event.data, SessionSettings) else state.settings,
         granted_step(state.granted, event),
-        counted_step(state.counted, event, state.request_state),
+        *counted_step(state.counted, state.windows, event, state.request_state),
     )
 
 
@@ -199,21 +209,34 @@ def granted_step(state: Granted, event: Event) -> Granted:
             return state
 
 
-def counted_step(state: Counted, event: Event, before: RequestState) -> Counted:
+def counted_step(state: Counted, windows: Windows, event: Event, before: RequestState) -> tuple[Counted, Windows]:
     """Fold one event, before which the model saw `before`. A copy of an old reply, an interrupted one and one without usage
-    count for nothing; nor does a prompt of no tokens, which providers report that do not count, or figures that cannot be."""
+    count for nothing; nor does a prompt of no tokens, which providers report that do not count, or figures that cannot be. A
+    count that is too small for what was sent shows the window of the server."""
     reply, header = event.data, before.header
+    if isinstance(reply, ModelWindow):
+        return state, with_told(windows, reply)
     if not isinstance(reply, AssistantMessage) or event.surface_op != "append" or reply.interrupted or header is None:
-        return state
+        return state, windows
     if reply.usage is None or reply.usage.prompt_tokens <= 0 or not reply.usage.is_possible:
-        return state
+        return state, windows
     model, nodes = f"{reply.provider}/{reply.model}", before.surface.nodes
     sent_with, before_it = canonical_header(header), next((one for one in state if one.model == model), None)
+    if not _was_read_whole(reply.usage.prompt_tokens, sent_with, nodes, before_it):
+        return state, with_count(windows, model, reply.usage.prompt_tokens, event.seq)
     first = CountedPrompt(reply.turn, reply.step, event.seq, reply.usage.prompt_tokens, nodes)
     if before_it is not None and before_it.header == sent_with:
         first = before_it.first
     call = CountedCall(model, reply.turn, reply.step, reply.usage.total_tokens, sent_with, nodes, event, first)
-    return (*[one for one in state if one.model != model], call)
+    return (*[one for one in state if one.model != model], call), without_disproved(windows, model, reply.usage.prompt_tokens)
+
+
+def _was_read_whole(tokens: int, header: EpochHeader, nodes: AppendOnlyList[Event], earlier: CountedCall | None) -> bool:
+    """Tell whether a server that counted `tokens` can have read all of a request."""
+    if earlier is None or earlier.header != header or not nodes.extends(earlier.nodes):
+        return can_be_whole(tokens, header, nodes)
+    usage = cast("AssistantMessage", earlier.reply.data).usage
+    return usage is None or can_extend(tokens, usage.prompt_tokens, earlier.nodes, nodes)
 
 
 _OF_TURNS_ALONE: Final = frozenset((AssistantChunk, RequestSent, ToolCall, TurnStart, TurnEnd))

@@ -100,7 +100,8 @@ def _cells(row: PressureRow) -> tuple[str, ...]:
         return (place, "?", "?", "-", "?", _count(row.reported), "?")
     source = "estimate" if row.anchor is None else f"usage at {row.anchor}"
     share = f"{row.tokens / row.window:.1%}"
-    return (place, f"{row.tokens:,}", share, source, _count(row.estimate), _count(row.reported), _share(row.error))
+    reported = _count(row.reported) if row.read is None else f"read ≤ {row.read:,}"
+    return (place, f"{row.tokens:,}", share, source, _count(row.estimate), reported, _share(row.error))
 
 
 def _count(number: int | None) -> str:

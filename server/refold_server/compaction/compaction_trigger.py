@@ -198,7 +198,7 @@ def why_too_large(session_log: SessionLog, model: SessionModel, content: tuple[I
     for one that may fit, and for a model without a meter."""
     try:
         config = model.next_config()
-        profile = model.models.meter(f"{config.provider}/{config.model}").profile
+        profile = model.meter_of(f"{config.provider}/{config.model}").profile
     except RefoldError:  # the first step reports what is wrong with the model
         return None
     recorded = session_log.folds.request_state.header if model.anchored else None  # that of an earlier opening may be larger
@@ -222,7 +222,7 @@ async def window_usage(
     config = model.next_config()
     name = f"{config.provider}/{config.model}"
     try:
-        meter = model.models.meter(name)
+        meter = model.meter_of(name)
     except TokenMeterError as error:
         if named or error.code != UNCONFIGURED:
             raise
@@ -242,7 +242,7 @@ def _job(
     density, request_state = usage.profile.density, session_log.folds.request_state
     config = _summary_config(session_log, model, usage)
     header = replace(request_state.header or EpochHeader(config), config=config)  # the call's: a live one may differ in size
-    prices = model.models.meter(usage.profile.model).measure_surface(session_log).nodes
+    prices = model.meter_of(usage.profile.model).measure_surface(session_log).nodes
     given = PlanInput(
         request_state.surface.nodes,
         tuple(node.tokens for node in prices),
@@ -275,7 +275,7 @@ def _summary_config(session_log: SessionLog, model: SessionModel, usage: WindowU
 def _window(model: SessionModel, usage: WindowUsage, config: CallConfig) -> int:
     """Give the window of who sums up; of a model without a meter it is taken to be the session's."""
     try:
-        return model.models.meter(f"{config.provider}/{config.model}").profile.window
+        return model.meter_of(f"{config.provider}/{config.model}").profile.window
     except TokenMeterError:
         return usage.bounds.window
 

@@ -11,12 +11,14 @@ from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
 import anyio.lowlevel
+from msgspec.structs import replace
 
 from refold_protocol.session.events import Event
 from refold_protocol.session.messages import EpochHeader, Message
 from refold_protocol.session.meter import Meter, Pressure, SurfacePrices
+from refold_protocol.session.model_windows import LearnedWindow
 from refold_protocol.session.session_state import SessionState
-from refold_protocol.session.token_estimate import MeterProfile, MeterRow, estimate_header, estimate_message, profile_for
+from refold_protocol.session.token_estimate import UNCONFIGURED, TokenMeterError, MeterProfile, MeterRow, estimate_header, estimate_message, profile_for
 from refold_server.config import Config
 
 SLICE_NODES: Final = 512
@@ -50,20 +52,32 @@ class Meters:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._meters: dict[str, ModelTokenMeter] = {}
+        self._meters: dict[tuple[str, int | None, int | None], ModelTokenMeter] = {}
 
-    def meter_for(self, model: str) -> ModelTokenMeter:
-        """Give the meter of `provider/model`: the same object each time. Raises TokenMeterError for a model whose window
-        nobody stated, and for figures that cannot be."""
-        known = self._meters.get(model)
+    def meter_for(self, model: str, learned: LearnedWindow | None = None) -> ModelTokenMeter:
+        """Give the meter of `provider/model`, where a session learned that of its window: the same object each time. Raises
+        TokenMeterError for a model whose window nobody stated, and for figures that cannot be."""
+        key = (model, None, None) if learned is None else (model, learned.told, learned.shown)
+        known = self._meters.get(key)
         if known is None:
-            known = self._meters[model] = ModelTokenMeter(self.profile(model))
+            known = self._meters[key] = ModelTokenMeter(self.profile(model, learned))
         return known
 
-    def profile(self, model: str) -> MeterProfile:
-        """Give what is known of `provider/model`. Raises TokenMeterError."""
+    def profile(self, model: str, learned: LearnedWindow | None = None) -> MeterProfile:
+        """Give what is known of `provider/model`: its window from the configuration, else from its server, else from what is
+        built in, and never more than was shown. Raises TokenMeterError."""
         given = self._config.profile(model)
-        return profile_for(model, MeterRow(given.context_window, given.chars_per_token, given.density))
+        learned = learned or LearnedWindow(model)
+        window = given.context_window or learned.told
+        try:
+            profile = profile_for(model, MeterRow(window, given.chars_per_token, given.density))
+        except TokenMeterError as error:
+            if error.code != UNCONFIGURED or learned.shown is None:
+                raise
+            profile = profile_for(model, MeterRow(learned.shown, given.chars_per_token, given.density))
+        if learned.shown is not None and learned.shown < profile.window:
+            return replace(profile, window=learned.shown)
+        return profile
 
 
 class ModelTokenMeter:

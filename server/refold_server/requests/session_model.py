@@ -19,6 +19,7 @@ from refold_protocol.session.event_data import EncoderId
 from refold_protocol.session.events import SessionSettings
 from refold_protocol.session.header import canonical_header
 from refold_protocol.session.messages import CallConfig, EpochHeader, Message, ToolSchema
+from refold_protocol.session.model_windows import LearnedWindow, window_of
 from refold_protocol.session.request import Request, RequestDigest, request_sha256
 from refold_protocol.session.token_estimate import UNCONFIGURED, TokenMeterError
 from refold_server.config import CompactionConfig, RetryConfig
@@ -44,8 +45,9 @@ class Models(Protocol):
         """Give the largest number of steps of a turn."""
         ...
 
-    def meter(self, model: str) -> ModelTokenMeter:
-        """Give the meter of `provider/model`. Raises TokenMeterError for a model whose window nobody stated."""
+    def meter(self, model: str, learned: LearnedWindow | None = None) -> ModelTokenMeter:
+        """Give the meter of `provider/model`, of whose window a session learned that. Raises TokenMeterError for a model whose
+        window nobody stated."""
         ...
 
     def compaction(self, model: str, settings: SessionSettings) -> CompactionConfig:
@@ -123,7 +125,11 @@ class SessionModel:
     def meter(self) -> ModelTokenMeter:
         """Give the meter of the next request's model. Raises TokenMeterError, ConfigError, ProviderError."""
         config = self.next_config()
-        return self.models.meter(f"{config.provider}/{config.model}")
+        return self.meter_of(f"{config.provider}/{config.model}")
+
+    def meter_of(self, model: str) -> ModelTokenMeter:
+        """Give the meter of `provider/model` in this session. Raises TokenMeterError."""
+        return self.models.meter(model, window_of(self._log.folds.windows, model))
 
     def unmetered(self) -> str | None:
         """Say that nobody stated the window of the next request's model, so that nothing of this session is metered or

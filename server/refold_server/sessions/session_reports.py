@@ -139,7 +139,8 @@ async def read_meter(
 ) -> MeterReadResult:
     """Measure a log for `model`, by default the one that it used or was given last. Raises TokenMeterError and what
     metering raises."""
-    meter = meters.meter_for(record.summary.model or config.model if model is None else model)
+    name = record.summary.model or config.model if model is None else model
+    meter = meters.meter_for(name, window_of(log.folds.windows, name))
     await meter.catch_up(log)
     found, prices = meter.measure(log), meter.measure_surface(log)
     return MeterReadResult(
@@ -161,11 +162,14 @@ async def request_pressures(
     """Meter each request of a log, for its own model or for `model`. `progress` gets done and all, in events. Raises
     TokenMeterError for a `model` without a meter, and what metering raises."""
     tail = handle.tail
-    profiles, unmetered = [meters.profile(model)] if model is not None else [], list[TokenMeterError]()
-    if model is None:
-        for name in await _routes(handle, tail):
+    profiles, unmetered = list[MeterProfile](), list[TokenMeterError]()
+    names, told = await _routes(handle, tail)
+    if model is not None:
+        profiles.append(meters.profile(model, window_of(told, model)))
+    else:
+        for name in names:
             try:
-                profiles.append(meters.profile(name))
+                profiles.append(meters.profile(name, window_of(told, name)))
             except TokenMeterError as error:  # its requests are shown without figures, and why is told
                 unmetered.append(error)
     return Metered(await _rows(handle, tail, profiles, model, progress), tuple(unmetered))
@@ -190,21 +194,26 @@ async def _rows(
     return tuple(gathered.rows)
 
 
-async def _routes(handle: Handle, tail: int) -> list[str]:
-    """Give the models that requests of a log went to, in the order in which they came."""
+async def _routes(handle: Handle, tail: int) -> tuple[list[str], Windows]:
+    """Give the models that requests of a log went to, in the order in which they came, and what servers told of windows."""
     names: dict[str, None] = {}
+    told: Windows = ()
     for lines in read_slices(handle, 0, tail, chunks=False):
-        names.update(dict.fromkeys(_named(lines)))
+        for data in _routing(lines):
+            if isinstance(data, ModelWindow):
+                told = with_told(told, data)
+            elif (route := route_of(data)) is not None:
+                names[route] = None
         await anyio.lowlevel.checkpoint()
-    return list(names)
+    return list(names), told
 
 
-def _named(lines: list[bytes]) -> Iterator[str]:
+def _routing(lines: list[bytes]) -> Iterator[RequestHeader | RequestHeaderDelta | ModelWindow]:
     for line in lines:
-        if line_type(line).startswith("request/header"):
+        if line_type(line) in ("request/header", "request/header-delta", "model/window"):
             data = decode_event(line).data
-            if isinstance(data, RequestHeader | RequestHeaderDelta) and (route := route_of(data)) is not None:
-                yield route
+            if isinstance(data, RequestHeader | RequestHeaderDelta | ModelWindow):
+                yield data
 
 
 def _told(anchor: Anchor | None) -> MeterAnchor | None:
