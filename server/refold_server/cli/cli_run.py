@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from refold_protocol.errors import ConfigError
 from refold_protocol.ids import SessionId
 from refold_server.cli.command_line import add_json, add_session_settings, add_store, key_text, unicode_text
-from refold_server.cli.exit_codes import MEANINGS
+from refold_server.cli.exit_codes import DENIED, MEANINGS
 from refold_server.cli.terminal import AsyncOutputStream
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ once, which costs nothing that was recorded. A reader of the output that leaves 
 
 What was accepted and did not run, because its process ended first, waits in its session and never runs by itself: it is named
 when the session is continued, --pending runs the oldest of it, --withdraw takes all of it back."""
-EXIT_CODES = MEANINGS
+EXIT_CODES = MEANINGS | {DENIED: "the turn completed, and calls were denied (with --fail-on-denied alone)"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +52,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="continue this session, in its folder (default: a new one)",
     )
     add_session_settings(parser)
+    _add_for_scripts(parser)
+    parser.add_argument(
+        "--record",
+        metavar="FOLDER",
+        type=unicode_text,
+        help="keep the raw replies of the server there, without keys, for refold replay",
+    )
+    add_json(parser, 'print {"session": ID} first, then each event of the turn as it is stored, one a line')
+    add_store(parser)
+
+
+def _add_for_scripts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--permissions-file",
         metavar="FILE",
@@ -66,14 +78,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=key_text,
         help="a name of this prompt in its session: given again with the same prompt, that is not asked twice",
     )
-    parser.add_argument(
-        "--record",
-        metavar="FOLDER",
-        type=unicode_text,
-        help="keep the raw replies of the server there, without keys, for refold replay",
-    )
-    add_json(parser, 'print {"session": ID} first, then each event of the turn as it is stored, one a line')
-    add_store(parser)
 
 
 def run(options: argparse.Namespace) -> int:
