@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from refold_protocol.errors import ConfigError
 from refold_protocol.ids import SessionId
 from refold_server.cli.command_line import add_json, add_session_settings, add_store, key_text, unicode_text
-from refold_server.cli.exit_codes import DENIED, MEANINGS
+from refold_server.cli.exit_codes import MEANINGS
 from refold_server.cli.terminal import AsyncOutputStream
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ once, which costs nothing that was recorded. A reader of the output that leaves 
 
 What was accepted and did not run, because its process ended first, waits in its session and never runs by itself: it is named
 when the session is continued, --pending runs the oldest of it, --withdraw takes all of it back."""
-EXIT_CODES = MEANINGS | {DENIED: "the turn completed, and calls were denied (with --fail-on-denied alone)"}
+EXIT_CODES = MEANINGS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -23,7 +23,7 @@ FAILED: Final = 4
 LIMIT: Final = 5
 INTERRUPTED: Final = 6
 UNWRITABLE: Final = 7
-DENIED: Final = 8  # of `refold run` alone, where it is asked for
+DENIED: Final = 8
 
 MEANINGS: Final[dict[int, str]] = {
     COMPLETED: "completed",
@@ -34,6 +34,7 @@ MEANINGS: Final[dict[int, str]] = {
     LIMIT: "a limit was reached (steps or output tokens)",
     INTERRUPTED: "interrupted by a signal, or by a reader of the output that left",
     UNWRITABLE: "the log cannot be opened or written",
+    DENIED: "the turn completed, and calls were denied (with run --fail-on-denied alone)",
 }
 """Every exit code with its meaning; shown by `refold --help`."""
 
