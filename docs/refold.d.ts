@@ -1202,7 +1202,10 @@ export interface MeterNode {
   tokens: number;
 }
 
-/** A call that the provider counted: its step, the seq of its reply, and the `tokens` of its prompt and output. */
+/**
+ * A call that the provider counted: its step, the seq of its reply, and the `tokens` of its prompt and output; after a
+ * compaction of its prompt alone, where it is the first call that was counted.
+ */
 export interface MeterAnchor {
   turn: number;
   step: number;

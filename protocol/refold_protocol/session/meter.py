@@ -50,7 +50,8 @@ class NodePrice(Struct, frozen=True, gc=False):
 
 class Anchor(Struct, frozen=True, gc=False):
     """A call that a provider counted: `seq` is its reply's, `tokens` its prompt and output, `header` what it was sent with.
-    `surface` is the estimate of the surface as that call left it: its prompt's part of it and what the provider put out."""
+    `surface` is the estimate of the surface as that call left it: its prompt's part of it and what the provider put out. Both
+    are those of the prompt alone where the first counted call is gone on from."""
 
     turn: int
     step: int

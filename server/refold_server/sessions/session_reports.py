@@ -36,7 +36,8 @@ from refold_storage.reader import read_slices
 
 
 class MeterAnchor(Struct, frozen=True, gc=False):
-    """A call that the provider counted: its step, the seq of its reply, and the `tokens` of its prompt and output."""
+    """A call that the provider counted: its step, the seq of its reply, and the `tokens` of its prompt and output; after a
+    compaction of its prompt alone, where it is the first call that was counted."""
 
     turn: int
     step: int
