@@ -30,8 +30,9 @@ PERSON: Final = Source("cli", "terminal")
 NOBODY: Final = Source("cli", "no terminal")
 """Who denies where nobody can be asked."""
 
-DENIED: Final = "DENIED"
-"""The code of the error with which the model is told that a call was denied."""
+DENIED: Final = "Denied"
+"""The name of the error with which the model is told that a person, a rule or the session's mode denied a call. Calls that no
+tool would run, as those out of the workspace, have other names."""
 
 _ANSWERS: Final[dict[str, tuple[Outcome, Scope]]] = {
     "y": ("allowed", "once"),
@@ -69,7 +70,7 @@ class ApprovalPrompt:
         await self.printer.show(events)
         for event in events:
             if isinstance(event.data, ToolResult) and event.data.error is not None:
-                self.denied = self.denied or event.data.error.code == DENIED
+                self.denied = self.denied or event.data.error.name == DENIED
             if isinstance(event.data, ApprovalAsked) and self._keyboard is not None:
                 await self._ask(event.data, self._keyboard)
             elif isinstance(event.data, ApprovalDecided) and event.data.by == NOBODY and not self._hinted:

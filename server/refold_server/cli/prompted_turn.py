@@ -116,7 +116,7 @@ async def _print_again(session: Session, before: Accepted, printer: TurnPrinter,
             continue
         await printer.show([event])
         if isinstance(event.data, ToolResult) and event.data.error is not None:
-            denied = denied or event.data.error.code == DENIED_CALL
+            denied = denied or event.data.error.name == DENIED_CALL
         if isinstance(event.data, TurnEnd):
             code = exit_code_of_turn(event.data.reason)
             break

@@ -95,7 +95,7 @@ def test_denied_calls_have_an_exit_code_of_their_own_where_that_is_asked_for(ref
     assert refold("run", "go", "--permissions", mode).code == 0
     refold.place.script(*script)
     assert refold("run", "go", "--permissions", mode, "--fail-on-denied").code == 8
-    refold.place.script(*script)
+    refold.place.script({"calls": [write("a.md"), write("../b.md")]}, {"text": "No tool writes out of the workspace."})
     assert refold("run", "go", "--permissions", "allow", "--fail-on-denied").code == 0
 
 
