@@ -1072,12 +1072,10 @@ export interface RequestListParams {
 }
 
 /**
- * `log/verify`, and each line of `refold verify --json`: how many events and requests were checked, how many requests came
- * out equal, how many were of an encoder version that this release does not ship; the first mismatch, if any.
- *
- * `verified`: nothing differs. `inherited` of the requests are the parent's of this fork. `headDigest` is the chain's digest
- * at the end in hex, absent where damage hides it. `differences` are all mismatches in the order of the log, on the wire the
- * first 1,000.
+ * `log/verify`: how many events and requests were checked, how many requests came out equal, how many were of an
+ * encoder version that this release does not ship; the first mismatch, if any. `inherited` of the requests are the parent's of
+ * this fork. `differences` are all mismatches in the order of the log, on the wire the first 1,000. `refold verify --json`
+ * prints the same members, and besides `session` and `verified`.
  */
 export interface LogVerifyResult {
   events: number;
@@ -1085,10 +1083,7 @@ export interface LogVerifyResult {
   equal: number;
   unshipped: number;
   mismatch?: Mismatch;
-  session?: string;
-  verified?: boolean;
   inherited?: number;
-  headDigest?: string;
   differences?: Mismatch[];
 }
 
@@ -1210,7 +1205,10 @@ export interface MeterNode {
   tokens: number;
 }
 
-/** A call that the provider counted: its step, the seq of its reply, and the `tokens` of its prompt and output. */
+/**
+ * A call that the provider counted: its step, the seq of its reply, and the `tokens` of its prompt and output; after a
+ * compaction of its prompt alone, where it is the first call that was counted.
+ */
 export interface MeterAnchor {
   turn: number;
   step: number;

@@ -18,6 +18,7 @@ from refold_protocol.errors import ConfigError, ProviderError
 from refold_protocol.ids import CallId
 from refold_protocol.session.events import SessionSettings, readable
 from refold_protocol.session.messages import CallConfig, ToolSchema
+from refold_protocol.session.model_windows import LearnedWindow
 from refold_server.call_config import call_config, permission_mode, step_limit
 from refold_server.clock import epoch_ms, uuid7
 from refold_server.compaction.compaction_decision import policy_of
@@ -27,7 +28,9 @@ from refold_server.plugins.plugin_loading import ImportThreads, load_plugins_in_
 from refold_server.plugins.plugin_registry import NO_PLUGINS, Plugins
 from refold_server.prefix.contributors import PrefixSources, built_in
 from refold_server.providers.credentials import add_secrets
+from refold_server.providers.http_provider import HttpProvider
 from refold_server.providers.provider_registry import Provider, close_providers, open_provider
+from refold_server.providers.told_window import ToldWindow
 from refold_server.requests.live_check import CheckMode
 from refold_server.requests.session_meters import Meters, ModelTokenMeter
 from refold_server.tools.open_buffers import NO_BUFFERS, OpenBuffers
@@ -154,6 +157,14 @@ class SessionServices:
     def meter(self, model: str, learned: LearnedWindow | None = None) -> ModelTokenMeter:
         """Give the meter of `provider/model`, of whose window a session learned that. Raises TokenMeterError."""
         return self._shared.meters.meter_for(model, learned)
+
+    async def told_window(self, model: str) -> ToldWindow | None:
+        """Ask the server of `provider/model` for its window, where the configuration states none."""
+        if self._shared.config.profile(model).context_window is not None:
+            return None
+        name, _, asked = model.partition("/")
+        provider = self._shared.provider(name)
+        return await provider.window(asked) if isinstance(provider, HttpProvider) else None
 
     def compaction(self, model: str, settings: SessionSettings) -> CompactionConfig:
         """Tell how the history of a session with the model `provider/model` and these settings is compacted."""

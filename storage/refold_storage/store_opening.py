@@ -117,7 +117,8 @@ def _prepare(folder: Path, there: Path, create: bool, filesystem: FilesystemOf) 
         if not create and not (folder / DATA_FILE).exists():
             raise ConfigError("store.path", f"there is no store in {folder}")
         refuse_remote(there, filesystem)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_data_file(folder)
     except OSError as error:
         if error.errno in FULL_ERRNOS:

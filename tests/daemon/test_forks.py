@@ -33,8 +33,9 @@ async def test_the_row_of_a_fork_tells_what_the_fork_came_to_and_not_its_parent_
             row, *_ = [row for row in (await client.list_sessions(text=wanted))["sessions"] if row["session"] == child]
             assert row.get("parent", {}).get("session") == session
             assert row.get("parent", {}).get("at") == row["tail"] == first["seq"]
-            same = ("title", "turns", "usage", "model", "lastActivity")
+            same = ("title", "turns", "model", "lastActivity")
             assert [row.get(name) for name in same] == [early.get(name) for name in same]
+            assert (row.get("usage"), row.get("inherited")) == ({}, early.get("usage"))
         assert child not in [row["session"] for row in (await client.list_sessions(text="late"))["sessions"]]
 
 

@@ -14,6 +14,7 @@ from refold_server.rpc.method_table import METHODS
 METHOD_OF = {
     "SessionList": "session/list",
     "Rebuilt": "request/rebuild",
+    "RequestList": "request/list",
     "Verified": "log/verify",
     "ModelList": "model/list",
     "ToolList": "tool/list",

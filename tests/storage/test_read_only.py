@@ -1,5 +1,7 @@
 """Stores that may only be read: a backup, a snapshot, another user's files. All of it is read, nothing is tried to be written.
 
+Invariant: A store that may only be read is read, and no file of it is written or made.
+
 The tests take away the rights; a superuser becomes nobody for that, to whom modes apply.
 """
 

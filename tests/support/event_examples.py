@@ -30,6 +30,7 @@ from refold_protocol.session.events import (
     InstanceStart,
     LimitSettings,
     LlmRetry,
+    ModelWindow,
     PermissionSettings,
     PluginFailed,
     Replace,
@@ -144,6 +145,7 @@ EXAMPLES: dict[str, Draft] = {
     ),
     "request/sent": Draft(RequestSent("step", 1, EncoderId("chat-completions", 1), 812, "ab" * 32, "cd" * 32, 2, 3)),
     "llm/retry": Draft(LlmRetry(2, 3, 1, "provider.overloaded", 1500)),
+    "model/window": Draft(ModelWindow("local", "small", 8192, "props")),
     "approval/asked": Draft(
         ApprovalAsked(ApprovalId("ap-1"), CallId("call_2_3_0"), "run_command", ApprovalSubject("command", "rm -r build"))
     ),

@@ -71,10 +71,14 @@ def answer(*writes: bytes | Gate, end: End = "complete") -> Answer:
     return Answer(writes, end=end)
 
 
+_NOT_FOUND: Final = Answer((b'{"error":{"message":"not found"}}',), status=404, headers=(("content-type", "application/json"),))
+
+
 class FakeProvider:
     """The server. `base_url` is what a configuration names, `requests` what came, in order."""
 
-    def __init__(self, *answers: Answer, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, *answers: Answer, port: int = 0, tls: ssl.SSLContext | None = None, lists: bool = False) -> None:
+        self._lists = lists  # whether a GET is answered by an answer too; else it is not found
         self._port = port
         self._tls = tls
         self.base_url = ""
@@ -139,6 +143,9 @@ class FakeProvider:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             while (request := await _read_request(reader)) is not None:
+                if request.method == "GET" and not self._lists:
+                    await _write(_NOT_FOUND, writer)
+                    continue
                 self.requests.append(request)
                 played = self._answers.popleft() if self._answers else self._none_left()
                 if not await self._play(played, request, reader, writer):

@@ -25,10 +25,12 @@ from refold_protocol.session.messages import (
     UsageChunk,
     text_content,
 )
+from refold_protocol.session.model_windows import LearnedWindow
 from refold_protocol.session.request import Request
 from refold_protocol.session.token_estimate import MeterRow, profile_for
 from refold_server.compaction.compaction_decision import policy_of
 from refold_server.config import CompactionConfig, Mode, RetryConfig
+from refold_server.providers.told_window import ToldWindow
 from refold_server.requests.live_check import CheckMode
 from refold_server.requests.session_meters import ModelTokenMeter
 from refold_server.tools.tool import PastResults
@@ -109,6 +111,7 @@ class ScriptedHost:
         self.retry = RetryConfig(attempts=1)
         self.policies: dict[str, CompactionConfig] = {}
         self.meters: dict[str, ModelTokenMeter] = {}
+        self.told: dict[str, ToldWindow] = {}
         self.ran: list[tuple[str, str]] = []
 
     def call_config(self, settings: SessionSettings) -> CallConfig:
@@ -137,6 +140,9 @@ class ScriptedHost:
             profile = profile_for(model, MeterRow(self.windows.get(model, self.window), 1.0))
             self.meters[model] = ModelTokenMeter(profile)
         return self.meters[model]
+
+    async def told_window(self, model: str) -> ToldWindow | None:
+        return self.told.get(model)
 
     def compaction(self, model: str, settings: SessionSettings) -> CompactionConfig:
         return policy_of(self.policies.get(model, self.policy), settings)

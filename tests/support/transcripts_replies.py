@@ -57,7 +57,7 @@ def _explained(result: Json) -> list[str]:
 
 
 def _row(row: Json) -> str:
-    told = {name: value for name, value in row.items() if name not in {"createdAt", "lastActivity", "usage"}}
+    told = {name: value for name, value in row.items() if name not in {"createdAt", "lastActivity", "usage", "inherited"}}
     return f"      {members(told)}"
 
 

@@ -26,7 +26,7 @@ import anyio
 from refold_client.client_connection import Connection, Json
 from refold_client.client_errors import ConnectionEndedError, Cursor, RpcError, SubscriptionEndedError
 from refold_client.client_questions import Approval
-from refold_client.client_results import Health, ModelList, Rebuilt, Schema, SessionList, ToolList, Verified
+from refold_client.client_results import Health, ModelList, Rebuilt, RequestList, Schema, SessionList, ToolList, Verified
 from refold_client.event_stream import Notices, Subscription
 
 OnApproval: TypeAlias = Callable[[Approval], Awaitable[str | None]]
@@ -103,12 +103,16 @@ class Client:
         return await self.request("session/read", _present(session=session, view=view, at=at, page=page))
 
     async def list_sessions(self, *, limit: int = 50, **filters: Any) -> SessionList:
-        """session/list: the latest active first; filters are `cwd`, `text`, `archived`, `cursor`."""
+        """session/list: the latest active first; filters are `cwd`, `text`, `archived`, `moved`, `cursor`."""
         return await self.request("session/list", {"limit": limit} | _present(**filters))
 
-    async def fork(self, session: str, *, at: int | None = None, title: str | None = None) -> Json:
+    async def fork(self, session: str, *, at: int | None = None, title: str | None = None, cwd: str | None = None) -> Json:
         """session/fork: give the new session's id and tail."""
-        return await self.request("session/fork", {"session": session} | _present(at=at, title=title))
+        return await self.request("session/fork", {"session": session} | _present(at=at, title=title, cwd=cwd))
+
+    async def rehome(self, session: str, cwd: str) -> None:
+        """session/rehome: let the session go on in another folder."""
+        await self.request("session/rehome", {"session": session, "cwd": cwd})
 
     async def delete(self, session: str) -> None:
         """session/delete: for good."""
@@ -212,6 +216,10 @@ class Client:
     async def rebuild(self, session: str, turn: int, step: int) -> Rebuilt:
         """request/rebuild: give the exact body of a step's request, and how it compares with what was recorded."""
         return await self.request("request/rebuild", {"session": session, "turn": turn, "step": step})
+
+    async def requests(self, session: str, *, after: int | None = None, limit: int | None = None) -> RequestList:
+        """request/list: one row for each request that was sent."""
+        return await self.request("request/list", _present(session=session, after=after, limit=limit))
 
     async def verify(self, session: str) -> Verified:
         """log/verify: prove a log against its own records."""

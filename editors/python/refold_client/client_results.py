@@ -26,6 +26,7 @@ class SessionRow(TypedDict):
     usage: NotRequired[dict[str, int]]
     parent: NotRequired[dict[str, Any]]
     archived: NotRequired[bool]
+    inherited: NotRequired[dict[str, int]]
 
 
 class SessionList(TypedDict):
@@ -62,6 +63,15 @@ class Verified(TypedDict):
     equal: int
     unshipped: int
     mismatch: NotRequired[Mismatch]
+    inherited: NotRequired[int]
+    differences: NotRequired[list[Mismatch]]
+
+
+class RequestList(TypedDict):
+    """`request/list`: one object a request, oldest first; `next` is the `after` of the next page, absent on the last."""
+
+    requests: list[dict[str, Any]]
+    next: NotRequired[int]
 
 
 class ModelRow(TypedDict):

@@ -51,7 +51,8 @@ class NodePrice(Struct, frozen=True, gc=False):
 
 class Anchor(Struct, frozen=True, gc=False):
     """A call that a provider counted: `seq` is its reply's, `tokens` its prompt and output, `header` what it was sent with.
-    `surface` is the estimate of the surface as that call left it: its prompt's part of it and what the provider put out."""
+    `surface` is the estimate of the surface as that call left it: its prompt's part of it and what the provider put out. Both
+    are those of the prompt alone where the first counted call is gone on from."""
 
     turn: int
     step: int
@@ -214,7 +215,8 @@ class PressureRow(Struct, frozen=True, gc=False, omit_defaults=True, rename="cam
     `tokens` is the pressure: exact up to the anchor, the call at `anchor` (the seq of its reply), and estimated from there;
     without an anchor it is `estimate`, which prices the whole request by the characters of its texts. `usage` is what the
     provider reported; absent where it did not. `read`: its count is too small for what was sent, so the server read at most so
-    many tokens of it. A summary has no `turn` and `step` but the seq of its `compact/start`.
+    many tokens of it. `pressure`: what it would have cost before its history was shortened. A summary
+    has no `turn` and `step` but the seq of its `compact/start`.
     """
 
     turn: int | None
@@ -231,6 +233,7 @@ class PressureRow(Struct, frozen=True, gc=False, omit_defaults=True, rename="cam
     purpose: str = "step"
     compaction: int | None = None
     read: int | None = None
+    pressure: int | None = None
 
     @property
     def reported(self) -> int | None:
@@ -265,9 +268,13 @@ class PressureRows:
         self._meters = {profile.model: Meter(profile, cited) for profile in profiles}
         self._as_model = as_model
         self._requests = RequestRows()
+        self._pressure: int | None = None
 
     def feed(self, event: Event) -> None:
         """Take the next event. Raises what `fold_stored` raises."""
+        if event.surface_op not in (None, "append") and self._pressure is None and self.rows:
+            meter = self._meters.get(self._as_model or self.rows[-1].model)
+            self._pressure = None if meter is None else meter.measure(self._state).tokens
         self._state = fold_stored(self._state, event)
         self._requests.feed(event)
         sent = self._requests.rows
@@ -303,4 +310,5 @@ class PressureRows:
         estimate, tokens = found.header + found.surface + other, found.tokens + other
         shown = window_of(self._state.windows, metered).shown
         window = found.window if shown is None else min(found.window, shown)
-        return replace(row, window=window, tokens=tokens, estimate=estimate, anchor=anchor)
+        pressure, self._pressure = self._pressure, None
+        return replace(row, window=window, tokens=tokens, estimate=estimate, anchor=anchor, pressure=pressure)

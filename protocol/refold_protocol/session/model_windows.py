@@ -20,6 +20,15 @@ from refold_protocol.session.projection import derive_message
 MOST_CHARACTERS: Final = 24
 """Characters of one token: no text of people or programs is that dense; runs of blanks come near."""
 
+_USUAL_CHARACTERS: Final = (2, 8)
+"""Characters of one token in most texts."""
+
+_TEMPLATE_TOKENS: Final = 64
+"""Tokens that a template adds to what is said, about."""
+
+LEAST_READ: Final = 256
+"""Tokens that are left of any prompt that was cut: a smaller count is none, or that of a server which counts otherwise."""
+
 _KEPT_SHARE: Final = 2
 """Servers that cut keep the whole window or half of it."""
 
@@ -78,12 +87,16 @@ def can_be_whole(tokens: int, header: EpochHeader, nodes: AppendOnlyList[Event])
 
 def can_extend(tokens: int, earlier: int, before: AppendOnlyList[Event], nodes: AppendOnlyList[Event]) -> bool:
     """Tell whether a request can have had so few tokens that goes on from one of `earlier` tokens, whose history was `before`.
-    Templates drop earlier reasoning at a new prompt, so that of `before` may be missing."""
-    added = nodes.since(len(before))
+    Templates drop earlier reasoning at a new prompt, so that of `before` may be missing; and some servers count only what they
+    had not cached, which is what was added."""
+    added = list(nodes.since(len(before)))
     if (tokens - earlier) * MOST_CHARACTERS >= sum(len(node.line) for node in added):
         return True
-    dropped = sum(map(_characters_of_reasoning, before))
-    return (tokens - earlier + dropped) * MOST_CHARACTERS >= sum(map(characters_of, added))
+    characters, dropped = sum(map(characters_of, added)), sum(map(_characters_of_reasoning, before))
+    if (tokens - earlier + dropped) * MOST_CHARACTERS >= characters:
+        return True
+    fewest, most = characters / _USUAL_CHARACTERS[1], characters / _USUAL_CHARACTERS[0] + _TEMPLATE_TOKENS
+    return fewest <= tokens <= most
 
 
 def characters_of(node: Event) -> int:

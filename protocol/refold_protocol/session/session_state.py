@@ -39,7 +39,15 @@ from refold_protocol.session.events import (
 from refold_protocol.session.grammar import NO_TURN, TurnState, turn_step, turn_step_over
 from refold_protocol.session.header import canonical_header
 from refold_protocol.session.messages import EpochHeader, InputBlock, Source
-from refold_protocol.session.model_windows import Windows, can_be_whole, can_extend, with_count, with_told, without_disproved
+from refold_protocol.session.model_windows import (
+    LEAST_READ,
+    Windows,
+    can_be_whole,
+    can_extend,
+    with_count,
+    with_told,
+    without_disproved,
+)
 from refold_protocol.session.request import NO_REQUESTS, RequestState, horizon_step
 
 
@@ -233,6 +241,8 @@ def counted_step(state: Counted, windows: Windows, event: Event, before: Request
 
 def _was_read_whole(tokens: int, header: EpochHeader, nodes: AppendOnlyList[Event], earlier: CountedCall | None) -> bool:
     """Tell whether a server that counted `tokens` can have read all of a request."""
+    if tokens < LEAST_READ:
+        return True
     if earlier is None or earlier.header != header or not nodes.extends(earlier.nodes):
         return can_be_whole(tokens, header, nodes)
     usage = cast("AssistantMessage", earlier.reply.data).usage

@@ -135,7 +135,7 @@ def _call(value: object, offered: Collection[str]) -> ToolCallBlock:
     keys = row.keys() - {"name", *_BESIDE}
     if len(keys) > 1 or not keys <= set(_ARGUMENTS):
         raise _NoCallError
-    arguments = row[keys.pop()] if keys else {}
+    arguments: object = row[keys.pop()] if keys else {}
     if isinstance(arguments, str):
         arguments = parse_strict(arguments) if arguments.strip() else {}
     return _written(row.get("name"), arguments, offered)

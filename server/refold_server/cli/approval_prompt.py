@@ -30,8 +30,9 @@ PERSON: Final = Source("cli", "terminal")
 NOBODY: Final = Source("cli", "no terminal")
 """Who denies where nobody can be asked."""
 
-DENIED: Final = "DENIED"
-"""The code of the error with which the model is told that a call was denied."""
+DENIED: Final = "Denied"
+"""The name of the error with which the model is told that a person, a rule or the session's mode denied a call. Calls that no
+tool would run, as those out of the workspace, have other names."""
 
 _ANSWERS: Final[dict[str, tuple[Outcome, Scope]]] = {
     "y": ("allowed", "once"),
@@ -53,7 +54,7 @@ class ApprovalPrompt:
         self.printer = printer
         self.denied = False
         """Whether a call of the turn was denied, by whomever."""
-        self._session = session
+        self.session = session
         self._keyboard = keyboard
         self._scope: anyio.CancelScope | None = None
         self._stopped = False
@@ -69,7 +70,7 @@ class ApprovalPrompt:
         await self.printer.show(events)
         for event in events:
             if isinstance(event.data, ToolResult) and event.data.error is not None:
-                self.denied = self.denied or event.data.error.code == DENIED
+                self.denied = self.denied or event.data.error.name == DENIED
             if isinstance(event.data, ApprovalAsked) and self._keyboard is not None:
                 await self._ask(event.data, self._keyboard)
             elif isinstance(event.data, ApprovalDecided) and event.data.by == NOBODY and not self._hinted:
@@ -85,18 +86,18 @@ class ApprovalPrompt:
     def _apply_rules(self, question: Question) -> None:
         """Answer a question by the rules, or, where nobody else can, deny it."""
         assert self._rules is not None  # else nobody watches
-        folder = self._session.session_log.handle.record.cwd
+        folder = self.session.session_log.handle.record.cwd
         outcome = self._rules.outcome(question.call.name, question.call.arguments, folder)
         by = NOBODY if outcome is None else BY_RULE
         if outcome is not None or self._keyboard is None:
             with suppress(RefoldError):  # settled meanwhile, or the log takes nothing more: the turn shows it
-                self._session.instance.approvals.answer(question.id, outcome or "denied", "once", by)
+                self.session.instance.approvals.answer(question.id, outcome or "denied", "once", by)
 
     async def _ask(self, asked: ApprovalAsked, keyboard: int) -> None:
-        still_open = (approval for approval, _ in self._session.session_log.folds.work.approvals)
+        still_open = (approval for approval, _ in self.session.session_log.folds.work.approvals)
         if self._stopped or asked.id not in still_open:
             return
-        approvals = self._session.instance.approvals
+        approvals = self.session.instance.approvals
         with anyio.CancelScope() as scope:
             self._scope = scope
             stop = approvals.watch(lambda _: None, lambda question: scope.cancel() if question.id == asked.id else None)

@@ -115,9 +115,7 @@ def _told(finding: VerifyFinding) -> dict[str, object]:
     from refold_server.rpc.proof_methods import verify_result
 
     told: dict[str, object] = msgspec.to_builtins(finding)
-    if finding.report is None or finding.session is None:
-        return told
-    return msgspec.to_builtins(verify_result(finding.session, finding.report)) | told
+    return told if finding.report is None else told | msgspec.to_builtins(verify_result(finding.report))
 
 
 def finding_lines(finding: VerifyFinding, style: Style) -> Iterator[str]:

@@ -88,12 +88,12 @@ def named_folder(folder: str | None) -> str:
 def standing_folder(recorded: str, named: str | None) -> str | None:
     """Give the folder that a session is to have in place of the one that is `recorded`: the one that an option names, or the
     current one where the recorded one was moved or renamed; None where it keeps its own. Raises ConfigError."""
-    from refold_server.sessions.session_registry import is_gone
+    from refold_server.sessions.session_registry import is_gone, same_folder
 
     if named is None and not is_gone(recorded):
         return None
     folder = named_folder(named)
-    return None if os.path.realpath(folder) == os.path.realpath(recorded) else folder
+    return None if same_folder(folder, recorded) else folder
 
 
 @asynccontextmanager

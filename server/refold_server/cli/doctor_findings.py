@@ -12,7 +12,7 @@ import platform
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +26,7 @@ from refold_protocol.ids import SessionId
 from refold_protocol.rpc.initialize import VERSION
 from refold_protocol.session.token_estimate import TokenMeterError
 from refold_server.cli.command_context import open_context, read_config
+from refold_server.cli.provider_tries import ProviderTry, SmallerWindow, try_providers
 from refold_server.config import Config
 from refold_server.config_file import config_path
 from refold_server.plugins.plugin_loading import ImportThreads, load_plugin_in_thread, plugin_sources
@@ -126,6 +127,7 @@ class Examination(Struct, frozen=True, gc=False, omit_defaults=True, rename="cam
     free_bytes: int | None = None
     leases: tuple[SessionWriter, ...] = ()
     providers: tuple[ProviderRow, ...] = ()
+    tries: tuple[ProviderTry, ...] = ()
     plugins: tuple[PluginState, ...] = ()
     findings: tuple[DoctorFinding, ...] = ()
 
@@ -147,6 +149,9 @@ async def examine(options: argparse.Namespace) -> Examination:
         examined = await _with_store(examined, config)
     except RefoldError as error:  # what stands outside the store can be told all the same
         examined = replace(examined, findings=(*examined.findings, trouble(error)))
+    if not options.offline:
+        tries, smaller = await try_providers(config)
+        examined = replace(examined, tries=tries, findings=(*examined.findings, *_try_findings(tries, smaller)))
     plugins, broken = await examine_plugins(config)
     found = (*examined.findings, *broken, *findings(examined, keys), *file_findings(file, config))
     return replace(examined, plugins=plugins, findings=found)
@@ -240,6 +245,21 @@ def _window_findings(config: Config) -> Iterator[DoctorFinding]:
             "model.unmetered",
             f"{error.message}; without it no session with this model is metered or compacted",
             f'set context_window under [models."{config.model}"], in tokens',
+        )
+
+
+def _try_findings(tries: Iterable[ProviderTry], smaller: Iterable[SmallerWindow]) -> Iterator[DoctorFinding]:
+    for row in tries:
+        if row.error is not None:
+            yield DoctorFinding(
+                "provider.unanswered", f"{row.provider}: {row.error}", "try again, or --offline asks no provider"
+            )
+    for one in smaller:
+        yield DoctorFinding(
+            "model.window",
+            f"the server of {one.model} has a window of {one.told:,} tokens, and the configuration says {one.configured:,}: "
+            "what is longer is refused, or its front is cut off",
+            f'set context_window = {one.told} under [models."{one.model}"], or start the server with a larger window',
         )
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from refold_protocol.errors import ConfigError, RefoldError
 from refold_protocol.session.codec import decode_event
-from refold_protocol.session.events import AbortCause, ToolResult, TurnEnd, TurnStart
+from refold_protocol.session.events import AbortCause, AssistantMessage, ToolResult, TurnEnd, TurnStart
 from refold_protocol.session.messages import Source, text_content, text_of
 from refold_protocol.session.session_state import PendingInput
 from refold_server.cli.approval_prompt import DENIED as DENIED_CALL
@@ -116,7 +116,7 @@ async def _print_again(session: Session, before: Accepted, printer: TurnPrinter,
             continue
         await printer.show([event])
         if isinstance(event.data, ToolResult) and event.data.error is not None:
-            denied = denied or event.data.error.code == DENIED_CALL
+            denied = denied or event.data.error.name == DENIED_CALL
         if isinstance(event.data, TurnEnd):
             code = exit_code_of_turn(event.data.reason)
             break
@@ -209,6 +209,8 @@ async def _print_turn(tail: Tail, turn: int, questions: ApprovalPrompt) -> int |
         events = [decode_event(line) for line in batch.lines]
         await questions.show(events)
         for event in events:
+            if isinstance(event.data, AssistantMessage) and (cut := questions.session.instance.model.cut_off(event.seq)):
+                await questions.printer.note(f"({cut})")
             if isinstance(event.data, TurnEnd) and event.data.turn == turn:
                 return exit_code_of_turn(event.data.reason)
     return None

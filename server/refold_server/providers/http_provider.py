@@ -38,6 +38,8 @@ from refold_server.secret_text import SECRETS
 if TYPE_CHECKING:
     import httpx
 
+    from refold_server.providers.told_window import ToldWindow
+
 
 GRACE_SECONDS: Final = 1.0
 """How much longer a limit is when it passes while nobody waits: what came meanwhile may lie there unread."""
@@ -114,6 +116,9 @@ class CallDeadline:
         return ProviderError("provider.timeout", f"the provider gave {what}; try again, or raise the limit")
 
 
+WINDOW_SECONDS: Final = 1.0
+"""So long each question for a window waits for its answer."""
+
 TAIL_SECONDS: Final = 5.0
 """How long what may follow a finish reason (the usage, the end marker) is waited for."""
 
@@ -152,6 +157,10 @@ class HttpProvider:
         query = urlencode(self._config.query)
         return f"{self._config.base_url}{place}{f'?{query}' if query else ''}"
 
+    def _root(self) -> str:
+        parts = urlsplit(self._config.base_url or "")
+        return f"{parts.scheme}://{parts.netloc}"
+
     async def stream(self, request: Request, body: bytes) -> AsyncGenerator[Chunk, None]:
         """Send `body` and give the chunks of the reply. See Provider.stream; each error has a kind, a sentence with a
         hint, and where known the status and the provider's name for the request."""
@@ -171,13 +180,28 @@ class HttpProvider:
         except ProviderError as error:  # made fit to be shown: hints that only this provider knows, no secrets
             raise await self._told(error, name) from None
 
-    async def get(self, path: str, seconds: float) -> bytes:
-        """Give the answer to a GET below the address, within `seconds`. Raises ProviderError as `stream` does."""
+    async def window(self, model: str) -> ToldWindow | None:
+        """Ask the server for the window of a model that is in force; None where it tells none, or not in time."""
+        from refold_server.providers.told_window import questions_for, window_in  # on use: start-up need not wait for it
+
+        for question in questions_for(self._config.base_url or ""):
+            try:
+                body = await self.get(question.path, WINDOW_SECONDS, at_root=question.at_root)
+            except ProviderError:  # it knows no such question; nothing depends on an answer
+                continue
+            if (found := window_in(question, body, model)) is not None:
+                return found
+        return None
+
+    async def get(self, path: str, seconds: float, *, at_root: bool = False) -> bytes:
+        """Give the answer to a GET below the address, or below its server's root, within `seconds`. Raises ProviderError as
+        `stream` does."""
         try:
             headers = await self._headers() | {"accept": "application/json"}
             with closing(CallDeadline(self._timeouts)) as deadline:
                 deadline.end_within(seconds)
-                response = await self._send("GET", self.url("", path), headers, None, deadline)
+                url = self._root() + path if at_root else self.url("", path)
+                response = await self._send("GET", url, headers, None, deadline)
                 try:
                     body = await _beginning(response, deadline, MAX_ANSWER_BYTES)
                     if not response.is_success:

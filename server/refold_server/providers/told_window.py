@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from ipaddress import ip_address
 from typing import Final, cast
 from urllib.parse import urlsplit
 
@@ -52,8 +51,10 @@ def questions_for(base_url: str) -> tuple[WindowQuestion, ...]:
 
 def _is_near(host: str) -> bool:
     """Tell whether a host is this machine or in a private network."""
-    if host == "localhost" or host.endswith((".localhost", ".local")) or "." not in host and ":" not in host:
+    if host == "localhost" or host.endswith((".localhost", ".local")) or ("." not in host and ":" not in host):
         return True
+    from ipaddress import ip_address  # on use: it is slow to import
+
     try:
         address = ip_address(host)
     except ValueError:
@@ -97,7 +98,7 @@ QUESTIONS: Final = (
 
 def _names(model: str) -> set[object]:
     """Give the names under which a server may list a model."""
-    return {model, f"{model}:latest"} | ({model.removesuffix(":latest")} if model.endswith(":latest") else set())
+    return {model, f"{model}:latest", model.removesuffix(":latest")}
 
 
 def _object(value: object) -> Mapping[str, object]:

@@ -18,7 +18,15 @@ from refold_protocol.session.messages import EpochHeader, Message
 from refold_protocol.session.meter import Meter, Pressure, SurfacePrices
 from refold_protocol.session.model_windows import LearnedWindow
 from refold_protocol.session.session_state import SessionState
-from refold_protocol.session.token_estimate import UNCONFIGURED, TokenMeterError, MeterProfile, MeterRow, estimate_header, estimate_message, profile_for
+from refold_protocol.session.token_estimate import (
+    UNCONFIGURED,
+    MeterProfile,
+    MeterRow,
+    TokenMeterError,
+    estimate_header,
+    estimate_message,
+    profile_for,
+)
 from refold_server.config import Config
 
 SLICE_NODES: Final = 512

@@ -6,8 +6,9 @@ kept is a cache of what the log says, but for two facts of this opening: its pre
 
 from __future__ import annotations
 
+import asyncio
 from hashlib import sha256
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -16,7 +17,7 @@ from refold_protocol.dialects.dialect_table import dialect_named
 from refold_protocol.errors import RefoldError
 from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.event_data import EncoderId
-from refold_protocol.session.events import SessionSettings
+from refold_protocol.session.events import Draft, ModelWindow, SessionSettings
 from refold_protocol.session.header import canonical_header
 from refold_protocol.session.messages import CallConfig, EpochHeader, Message, ToolSchema
 from refold_protocol.session.model_windows import LearnedWindow, window_of
@@ -25,9 +26,13 @@ from refold_protocol.session.token_estimate import UNCONFIGURED, TokenMeterError
 from refold_server.config import CompactionConfig, RetryConfig
 from refold_server.plugins.session_hooks import Composition
 from refold_server.providers.provider_registry import Provider
+from refold_server.providers.told_window import ToldWindow
 from refold_server.requests.live_check import CheckMode, LiveCheck
 from refold_server.requests.session_log import SessionLog
 from refold_server.requests.session_meters import ModelTokenMeter
+
+WINDOW_SECONDS: Final = 1.0
+"""So long the end of a step waits for what a server tells of its window."""
 
 
 class Models(Protocol):
@@ -48,6 +53,10 @@ class Models(Protocol):
     def meter(self, model: str, learned: LearnedWindow | None = None) -> ModelTokenMeter:
         """Give the meter of `provider/model`, of whose window a session learned that. Raises TokenMeterError for a model whose
         window nobody stated."""
+        ...
+
+    async def told_window(self, model: str) -> ToldWindow | None:
+        """Ask the server of `provider/model` for its window, where the configuration states none; None: it tells none."""
         ...
 
     def compaction(self, model: str, settings: SessionSettings) -> CompactionConfig:
@@ -89,6 +98,9 @@ class SessionModel:
         self._settings_used: SessionSettings | None = None
         self._encoder: BodyEncoder | None = None
         self._dialect: str | None = None
+        self._learned: set[str] = set()
+        self._asked_again: set[str] = set()
+        self._asked: dict[str, asyncio.Task[ToldWindow | None]] = {}
 
     @property
     def prefix(self) -> tuple[Message, ...] | None:
@@ -130,6 +142,46 @@ class SessionModel:
     def meter_of(self, model: str) -> ModelTokenMeter:
         """Give the meter of `provider/model` in this session. Raises TokenMeterError."""
         return self.models.meter(model, window_of(self._log.folds.windows, model))
+
+    def ask_window(self) -> None:
+        """Begin to ask the server of the next request's model for its window, once in this opening. Nothing waits for it."""
+        config = self.next_config()
+        model = f"{config.provider}/{config.model}"
+        if model not in self._asked:
+            self._asked[model] = asyncio.get_running_loop().create_task(self.models.told_window(model))
+
+    async def learn_window(self) -> None:
+        """Record what the server of the last request's model told of its window, where that is new. Waits WINDOW_SECONDS at
+        most. A server that loads a model with the first request is asked once more. Raises LogError."""
+        config = self.next_config()
+        model = f"{config.provider}/{config.model}"
+        asked = self._asked.get(model)
+        if asked is None or model in self._learned:
+            return
+        await asyncio.wait({asked}, timeout=WINDOW_SECONDS)
+        if not asked.done():
+            return
+        found = asked.result()
+        if found is None and model not in self._asked_again:
+            self._asked_again.add(model)
+            self._asked[model] = asyncio.get_running_loop().create_task(self.models.told_window(model))
+            await self.learn_window()
+            return
+        self._learned.add(model)
+        if found is not None and window_of(self._log.folds.windows, model).told != found.tokens:
+            self._log.append(Draft(ModelWindow(config.provider, config.model, found.tokens, found.told_by)))
+
+    def cut_off(self, reply: int) -> str | None:
+        """Say that the server read less than was sent for the reply at that seq, and what to do; None for any other."""
+        row = next((one for one in self._log.folds.windows if one.seq == reply), None)
+        if row is None or row.read is None or row.shown is None:
+            return None
+        return (
+            f"the server of {row.model} read only {row.read:,} tokens of this request, which has far more: it cut the front "
+            "off, with the system text and the tools, and answered all the same. Give it a larger window (Ollama: "
+            "OLLAMA_CONTEXT_LENGTH or num_ctx; llama.cpp: -c; LM Studio: the model's context length). Until then this session "
+            f"is kept within {row.shown:,} tokens."
+        )
 
     def unmetered(self) -> str | None:
         """Say that nobody stated the window of the next request's model, so that nothing of this session is metered or

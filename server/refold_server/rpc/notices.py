@@ -20,7 +20,7 @@ from msgspec import Raw, Struct
 
 from refold_protocol.errors import LogError
 from refold_protocol.ids import SessionId, WriterId
-from refold_protocol.session.events import Event, TurnStart
+from refold_protocol.session.events import AssistantMessage, Event, TurnStart
 from refold_server.rpc.method import ProgressToken, notification_row
 from refold_server.sessions.session import Session
 
@@ -166,6 +166,10 @@ class TroubleNotices:
 
         def accepted(events: Sequence[Event]) -> None:
             nonlocal named
+            for event in events:
+                cut = session.instance.model.cut_off(event.seq) if isinstance(event.data, AssistantMessage) else None
+                if cut is not None:
+                    self._notify("session/trouble", SessionTroubleNotice(session.id, "prompt.cut", handle.durable, cut))
             if named or not any(isinstance(event.data, TurnStart) for event in events):
                 return
             message = session.instance.model.unmetered()

@@ -193,40 +193,27 @@ class Mismatch(Struct, frozen=True, gc=False, omit_defaults=True):
     last: int | None = None
 
 
-class LogVerifyResult(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
-    """`log/verify`, and each line of `refold verify --json`: how many events and requests were checked, how many requests came
-    out equal, how many were of an encoder version that this release does not ship; the first mismatch, if any.
-
-    `verified`: nothing differs. `inherited` of the requests are the parent's of this fork. `head_digest` is the chain's digest
-    at the end in hex, absent where damage hides it. `differences` are all mismatches in the order of the log, on the wire the
-    first 1,000."""
+class LogVerifyResult(Struct, frozen=True, gc=False, omit_defaults=True):
+    """`log/verify`: how many events and requests were checked, how many requests came out equal, how many were of an
+    encoder version that this release does not ship; the first mismatch, if any. `inherited` of the requests are the parent's of
+    this fork. `differences` are all mismatches in the order of the log, on the wire the first 1,000. `refold verify --json`
+    prints the same members, and besides `session` and `verified`."""
 
     events: int
     requests: int
     equal: int
     unshipped: int
     mismatch: Mismatch | None = None
-    session: SessionId | None = None
-    verified: bool | None = None
     inherited: int = 0
-    head_digest: str | None = None
     differences: tuple[Mismatch, ...] = ()
 
 
-def verify_result(session: SessionId, report: Report, *, limit: int | None = None) -> LogVerifyResult:
+def verify_result(report: Report, *, limit: int | None = None) -> LogVerifyResult:
     """Give the result of a check, with at most `limit` differences."""
     differences = tuple(Mismatch(one.check, one.seq, one.message, one.last) for one in report.differences[:limit])
+    first = differences[0] if differences else None
     return LogVerifyResult(
-        report.events,
-        report.requests,
-        report.equal,
-        report.not_shipped,
-        differences[0] if differences else None,
-        session,
-        report.holds,
-        report.inherited,
-        report.head_digest or None,
-        differences,
+        report.events, report.requests, report.equal, report.not_shipped, first, report.inherited, differences
     )
 
 
@@ -308,7 +295,7 @@ class ProofMethods:
             async with examining(self._sessions, params.session) as handle:
                 return await check_log(handle)
 
-        return verify_result(params.session, await read_whole(check), limit=_TOLD_DIFFERENCES)
+        return verify_result(await read_whole(check), limit=_TOLD_DIFFERENCES)
 
     async def list(self, params: RequestListParams) -> RequestListResult:
         """request/list."""

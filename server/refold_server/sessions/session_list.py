@@ -6,7 +6,6 @@ knows of it what its parent came to. Never folds a log.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Annotated, Final
 
@@ -17,7 +16,7 @@ from refold_protocol.errors import RefoldError
 from refold_protocol.ids import SessionId
 from refold_protocol.session.session_totals import SessionTotals, UsageTotals, as_fork
 from refold_server.sessions.prompt_search import folded
-from refold_server.sessions.session_registry import Sessions, is_gone, named_path
+from refold_server.sessions.session_registry import Sessions, is_gone, named_path, same_folder
 from refold_storage.catalog import counted_summary
 from refold_storage.interface import RecentCursor, SessionRecord
 
@@ -166,7 +165,7 @@ class _Sought:
         self._store = sessions.store
         self._prompts = sessions.prompts
         self._archived = wanted.archived
-        self._folder = None if wanted.cwd is None else os.path.realpath(named_path(wanted.cwd))
+        self._folder = None if wanted.cwd is None else str(named_path(wanted.cwd))
         self._moved = wanted.moved
         self._named: dict[str, bool] = {}
         self._text = "" if wanted.text is None else folded(wanted.text)
@@ -188,7 +187,7 @@ class _Sought:
     def _is_named(self, cwd: str) -> bool:
         """Tell whether a session's folder is the one that is looked for, however either is spelt."""
         if cwd not in self._named:
-            self._named[cwd] = os.path.realpath(cwd) == self._folder
+            self._named[cwd] = same_folder(cwd, self._folder or "")
         return self._named[cwd]
 
     async def _counted(self, record: SessionRecord) -> SessionRecord:

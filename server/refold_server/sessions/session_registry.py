@@ -225,6 +225,17 @@ def is_gone(cwd: str) -> bool:
         return False
 
 
+def same_folder(one: str, other: str) -> bool:
+    """Tell whether two paths name one folder, however they are spelt: by links, by another mount, in other letters where the
+    file system takes those for the same. Of folders that are gone the paths decide."""
+    if os.path.realpath(one) == os.path.realpath(other):
+        return True
+    try:
+        return Path(one).samefile(other)
+    except (OSError, ValueError):  # one of them is not there, or may not be looked at
+        return False
+
+
 def folder_path(cwd: str) -> Path:
     """Give the folder that an absolute path or a `file:` URI names. Raises ConfigError when it is not one."""
     path = named_path(cwd)

@@ -18,10 +18,11 @@ from msgspec import Struct
 
 from refold_protocol.ids import SessionId
 from refold_protocol.session.codec import decode_at, decode_event, line_type
-from refold_protocol.session.events import RequestHeader, RequestHeaderDelta
+from refold_protocol.session.events import ModelWindow, RequestHeader, RequestHeaderDelta
 from refold_protocol.session.header import header_step
 from refold_protocol.session.messages import Message
 from refold_protocol.session.meter import Anchor, PressureRow, PressureRows
+from refold_protocol.session.model_windows import Windows, window_of, with_told
 from refold_protocol.session.request_rows import route_of
 from refold_protocol.session.session_state import SessionState
 from refold_protocol.session.token_estimate import MeterProfile, TokenMeterError, estimate_messages
@@ -36,7 +37,8 @@ from refold_storage.reader import read_slices
 
 
 class MeterAnchor(Struct, frozen=True, gc=False):
-    """A call that the provider counted: its step, the seq of its reply, and the `tokens` of its prompt and output."""
+    """A call that the provider counted: its step, the seq of its reply, and the `tokens` of its prompt and output; after a
+    compaction of its prompt alone, where it is the first call that was counted."""
 
     turn: int
     step: int

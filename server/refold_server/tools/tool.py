@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Final, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Protocol, TypeVar, cast, runtime_checkable
 
 import msgspec
 from msgspec import Struct, field
@@ -136,7 +136,7 @@ def read_arguments(tool: str, text: str, params: type[_Params]) -> _Params:
     if not isinstance(value, dict):
         raise invalid_arguments(f"the arguments of {tool} must be a JSON object")
     try:
-        return _converted(value, params)
+        return _converted(cast("dict[str, Any]", value), params)
     except msgspec.ValidationError as error:
         reason = repair_surrogates(str(error)).removeprefix("Object ")
         raise invalid_arguments(f"wrong arguments of {tool}: {reason}. It takes {_described(params)}.") from None

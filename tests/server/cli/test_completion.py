@@ -43,7 +43,7 @@ def test_bash_offers_the_commands(refold: Here) -> None:
 
 
 def test_bash_offers_the_options_of_a_command_and_their_values(refold: Here) -> None:
-    assert offered(refold, "log", "--") == ["--help", "--view", "--json", "--store", "--config"]
+    assert offered(refold, "log", "--") == ["--help", "--view", "--after", "--follow", "--json", "--store", "--config"]
     assert offered(refold, "log", "--view", "") == list(VIEWS)
     assert offered(refold, "log", "--view", "s") == ["surface"]
     assert offered(refold, "completion", "") == list(SHELLS)

@@ -82,4 +82,4 @@ def test_each_error_outside_a_turn_has_its_exit_code(error: RefoldError, code: i
 
 
 def test_the_codes_are_those_that_scripts_were_promised() -> None:
-    assert list(MEANINGS) == list(range(8))
+    assert list(MEANINGS) == list(range(9))

@@ -17,7 +17,7 @@ TABLE = '[providers.{0}]\ndialect = "chat-completions"\nbase_url = "{1}"\n'
 
 
 def test_models_are_listed_with_their_windows(refold: Here) -> None:
-    with FakeProvider(LISTED) as server:
+    with FakeProvider(LISTED, lists=True) as server:
         refold.place.provider(server.base_url)
         done = refold("models")
         assert (server.requests[0].method, server.requests[0].path) == ("GET", "/v1/models")
@@ -26,7 +26,7 @@ def test_models_are_listed_with_their_windows(refold: Here) -> None:
 
 
 def test_a_program_gets_json_and_a_shell_names_that_it_does_not_expand(refold: Here) -> None:
-    with FakeProvider(LISTED, LISTED) as server:
+    with FakeProvider(LISTED, LISTED, lists=True) as server:
         refold.place.provider(server.base_url)
         told = refold("models", "--json").values[0]["models"]
         assert told[0] == {"model": "fake/big", "contextWindow": 131072}
@@ -35,7 +35,8 @@ def test_a_program_gets_json_and_a_shell_names_that_it_does_not_expand(refold: H
 
 def test_a_server_that_refuses_is_told_of_and_the_others_are_listed(refold: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONE_KEY", "sk-one-0123456789")
-    with FakeProvider(Answer((b'{"error":{"message":"bad key sk-one-0123456789"}}',), 401)) as one, FakeProvider(LISTED) as two:
+    refused = Answer((b'{"error":{"message":"bad key sk-one-0123456789"}}',), 401)
+    with FakeProvider(refused, lists=True) as one, FakeProvider(LISTED, lists=True) as two:
         tables = TABLE.format("one", one.base_url) + 'key_env = "ONE_KEY"\n' + TABLE.format("two", two.base_url)
         refold.place.configure(tables)
         done = refold("models")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,6 +75,22 @@ def test_a_folder_can_be_named_however_it_is_spelt(refold: Here, session: str) -
     assert (done.code, done.out) == (2, b"")
     assert "--cwd: there is no folder" in done.err
     assert listed(refold, "--all") == [(session, str(other))]
+
+
+def test_a_folder_is_known_by_what_it_is_and_not_by_its_path(
+    refold: Here, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another mount of the same folder has another path, also after links were followed."""
+    elsewhere = refold.place.root / "mounted"
+    elsewhere.mkdir()
+    real = os.stat
+
+    def stat(path: str, **options: Any) -> os.stat_result:
+        return real(refold.place.workspace if str(path) == str(elsewhere) else path, **options)
+
+    monkeypatch.setattr(os, "stat", stat)
+    assert listed(refold, "--cwd", str(elsewhere)) == [(session, str(refold.place.workspace))]
+    assert "goes on" not in refold("run", "Look", "--session", session, "--cwd", str(elsewhere)).err
 
 
 def test_a_new_session_begins_in_the_folder_that_is_named(refold: Here) -> None:

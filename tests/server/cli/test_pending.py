@@ -150,7 +150,7 @@ def test_what_the_session_says_of_its_permissions_is_no_input_that_a_person_runs
         (["--pending"], "--pending: needs --session"),
         (["--withdraw"], "--withdraw: needs --session"),
         (["--withdraw", "--session", "s1", "--permissions", "ask"], "--withdraw: runs no turn"),
-        (["--pending", "--session", "s1", "--model", "a/b"], "--model: is for a new session"),
+        (["--pending", "--session", "s1", "--model", "a/b"], "no provider 'a' is configured"),
         (["--pending", "--session", "s2"], "there is no session s2"),
         (["--withdraw", "--session", "s2"], "there is no session s2"),
     ],

@@ -63,3 +63,27 @@ def test_a_fork_s_row_in_the_list_says_what_it_inherited_before_and_after_it_is_
         assert row["inherited"] == parent["usage"]
         assert bool(row["usage"]) == own
         assert refold("run", "And the horse?", "--session", child).code == 0
+
+
+def test_every_view_counts_the_same_requests_and_tokens_after_a_compaction(refold: Here) -> None:
+    refold.place.script({"text": "The parser lives in core.py and the bug is in line 40. " * 60})
+    session = refold("run", "Where is the parser?").session
+    assert refold("run", "And the bug?", "--session", session).code == 0
+    refold.place.script({"text": "The user asked for the parser, which is core.py, and its bug: line 40. Nothing changed."})
+    assert refold("compact", session).code == 0
+    refold.place.script({"text": "fine"})
+    assert refold("run", "Go on", "--session", session).code == 0
+    requests = refold("requests", session, "--json").values
+    assert [row["purpose"] for row in requests] == ["step", "step", "summary", "step"]
+    (verified,) = refold("verify", session, "--json").values
+    assert (verified["requests"], verified["equal"]) == (4, 4)
+    cache, meter = (refold(command, session, "--json").values for command in ("cache", "meter"))
+    assert [row["request"]["seq"] for row in cache] == [row["seq"] for row in meter] == [row["seq"] for row in requests]
+    assert [row["usage"] for row in meter] == [row["usage"] for row in requests]
+    usages = [row["usage"] for row in requests]
+    prompts = [sum(usage.get(name, 0) for name in ("inputTokens", "cacheReadTokens", "cacheWriteTokens")) for usage in usages]
+    assert [row["promptTokens"] for row in cache] == prompts
+    (listed,) = refold("sessions", "--json").values
+    for bucket in ("inputTokens", "outputTokens", "cacheReadTokens"):
+        assert listed["usage"].get(bucket, 0) == sum(usage.get(bucket, 0) for usage in usages)
+    assert requests[2]["compaction"] == cache[2]["request"]["compaction"] == meter[2]["compaction"]

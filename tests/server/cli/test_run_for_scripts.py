@@ -95,7 +95,7 @@ def test_denied_calls_have_an_exit_code_of_their_own_where_that_is_asked_for(ref
     assert refold("run", "go", "--permissions", mode).code == 0
     refold.place.script(*script)
     assert refold("run", "go", "--permissions", mode, "--fail-on-denied").code == 8
-    refold.place.script(*script)
+    refold.place.script({"calls": [write("a.md"), write("../b.md")]}, {"text": "No tool writes out of the workspace."})
     assert refold("run", "go", "--permissions", "allow", "--fail-on-denied").code == 0
 
 
@@ -122,3 +122,13 @@ def test_a_key_with_another_prompt_is_refused(refold: Here) -> None:
     for wrong in ("", "x" * 201):
         assert "a key has 1 to 200 characters" in refold("run", "go", "--key", wrong).err
     assert refold("run", "--pending", "--session", session, "--key", "k").code == 2
+
+
+def test_the_rules_that_are_documented_are_rules(tmp_path: Path) -> None:
+    page = Path(__file__).parents[3] / "docs/scripts.md"
+    _, block = page.read_text(encoding="utf-8").split("```toml\n")
+    path = tmp_path / "rules.toml"
+    path.write_text(block.split("```")[0], encoding="utf-8")
+    rules = read_rules(str(path))
+    found = [rules.outcome("write_file", f'{{"path":"{name}"}}', FOLDER) for name in ("docs/.env", "docs/a.md", "a.md")]
+    assert found == ["denied", "allowed", None]
