@@ -120,6 +120,7 @@ export interface EventData {
   "request/header-delta": RequestHeaderDelta;
   "request/sent": RequestSent;
   "llm/retry": LlmRetry;
+  "model/window": ModelWindow;
   "plugin/failed": PluginFailed;
   "approval/asked": ApprovalAsked;
   "approval/decided": ApprovalDecided;
@@ -1565,7 +1566,8 @@ export interface FinishChunk {
 
 /**
  * A reply, whole or (with `interrupted`) as far as it came. `finish` is a reason of FinishChunk; `other` where the
- * stream gave none. Its event's `sources` are the chunks of this attempt, `[]` when the provider sent none.
+ * stream gave none. Its event's `sources` are the chunks of this attempt, `[]` when the provider sent none. `written`: the
+ * model wrote its calls as text, which those chunks hold.
  */
 export interface AssistantMessage {
   turn: number;
@@ -1577,6 +1579,7 @@ export interface AssistantMessage {
   usage?: Usage;
   interrupted?: boolean;
   replay?: Replay;
+  written?: boolean;
 }
 
 /** A call is about to run. `arguments` is the model's text after the adapter's named repairs. */
@@ -1655,6 +1658,17 @@ export interface LlmRetry {
   attempt: number;
   code: string;
   delayMs: number;
+}
+
+/**
+ * A model's server said how large its window is, in tokens. `from` is the answer in which it stood: `models`, `props`,
+ * `ps`, `loaded` or `info`.
+ */
+export interface ModelWindow {
+  provider: string;
+  model: string;
+  contextWindow: number;
+  from: string;
 }
 
 /** A plugin failed at a seam and the loop went on as that seam says: without it, or by refusing what it guarded. */
