@@ -104,6 +104,15 @@ class Environment:
         with self._reads:  # LMDB looks into the map for it, which must not be changed meanwhile
             return self._environment.info()["last_txnid"]
 
+    def see_newest(self) -> None:
+        """Have views see all that is committed. A process that is killed between its commit and telling LMDB's lock file of it
+        leaves everybody with the view before, until somebody takes the write lock, which waits for who has it."""
+        with self.reading() as transaction:
+            seen = transaction.id()
+        if self.last_transaction() > seen:
+            with self._writes:
+                self._begin_writing().abort()
+
     @contextmanager
     def reading(self) -> Generator[Transaction]:
         """A read transaction: a view that does not change. For the length of a few records, never across a yield. Raises

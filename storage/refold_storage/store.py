@@ -216,6 +216,7 @@ class LmdbStore:
             raise unknown(session)
         lease = await self._leases.take(session)
         try:
+            self.environment.see_newest()  # the owner before may have been killed right behind a commit
             row, head, open_run = self._stored(session)
             if row.estimated:
                 summary = await counted_summary(partial(committed_lines, self.environment, row), row.tail)

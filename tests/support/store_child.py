@@ -174,6 +174,19 @@ async def made(store: LmdbStore, argument: str) -> None:
     say(store.last_transaction())
 
 
+async def cut(store: LmdbStore, argument: str) -> None:
+    """Commit so many events and die as a process does that is killed right behind its commit: with LMDB's write lock, and
+    before LMDB's lock file has the number of that transaction."""
+    handle = await writable(store)
+    handle.append(chunks(int(argument)))
+    await handle.flush()
+    file = os.open(store.environment.folder / LOCK_FILE, os.O_RDWR)
+    with store.environment.writing():
+        number = int.from_bytes(os.pread(file, 8, 48), sys.byteorder)
+        os.pwrite(file, (number - 1).to_bytes(8, sys.byteorder), 48)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 async def show(store: LmdbStore, argument: str) -> None:
     """Say which sessions there are, and stay."""
     say(" ".join(sorted(str(found) for found in store.survey())))
@@ -282,6 +295,7 @@ COMMANDS: dict[str, Callable[[LmdbStore, str], Awaitable[None]]] = {
     "pin": pin,
     "made": made,
     "late": show,
+    "cut": cut,
     "flood": flood,
     "die": flood,
     "remake": remake,

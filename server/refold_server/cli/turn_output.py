@@ -36,6 +36,9 @@ RESULT_CHARACTERS: Final = 200
 """How much of a failed result one line shows."""
 
 
+_WRITTEN: Final = "(the model wrote its calls as text; they are taken as calls)"
+
+
 class Target(Enum):
     """Where a piece goes: to the output, or to standard error."""
 
@@ -66,8 +69,8 @@ class TurnFormatter:
             case AssistantChunk(chunk=ReasoningDelta(text=text)) if text:
                 return [*self._ended(Target.OUT), *self._put(Target.NOTES, self._style.dim(printable(text)), text)]
             case AssistantMessage(written=written):
-                said = self.note(self._style.dim("(the model wrote its calls as text; they are taken as calls)"))
-                return said if written else [*self._ended(Target.NOTES), *self._ended(Target.OUT)]
+                ended = [*self._ended(Target.NOTES), *self._ended(Target.OUT)]
+                return [*ended, *(self.note(self._style.dim(_WRITTEN)) if written else ())]
             case LlmRetry(attempt=failed, code=code, delay_ms=wait):
                 return self.note(self._style.dim(f"{code}; attempt {failed + 1} in {wait / 1000:.1f} s"))
             case ToolCall(name=name, arguments=arguments):

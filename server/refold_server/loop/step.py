@@ -73,14 +73,9 @@ async def run_step(
                 async for chunk in chunks:
                     session_log.append(Draft(AssistantChunk(turn, step, number, chunk)))
 
-    model.ask_window()
-    try:
+    async with model.learning_window():
         await with_retries(model.models.retries(), session_log, turn, step, attempt)
-    except ProviderError:  # the window may be why it failed
-        await model.learn_window()
-        raise
     cut_off, message = _record_reply(session_log, turn, step)
-    await model.learn_window()
     if message.finish in _REFUSALS:
         raise ProviderError(*_REFUSALS[message.finish])
     calls = tuple(block for block in message.content if isinstance(block, ToolCallBlock))

@@ -7,6 +7,8 @@ kept is a cache of what the log says, but for two facts of this opening: its pre
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import Final, Protocol
 
@@ -14,7 +16,7 @@ from msgspec import Struct
 
 from refold_protocol.dialects.dialect import BodyEncoder
 from refold_protocol.dialects.dialect_table import dialect_named
-from refold_protocol.errors import RefoldError
+from refold_protocol.errors import ProviderError, RefoldError
 from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.event_data import EncoderId
 from refold_protocol.session.events import Draft, ModelWindow, SessionSettings
@@ -143,16 +145,27 @@ class SessionModel:
         """Give the meter of `provider/model` in this session. Raises TokenMeterError."""
         return self.models.meter(model, window_of(self._log.folds.windows, model))
 
-    def ask_window(self) -> None:
-        """Begin to ask the server of the next request's model for its window, once in this opening. Nothing waits for it."""
+    @asynccontextmanager
+    async def learning_window(self) -> AsyncGenerator[None]:
+        """Ask the server of the next request's model for its window beside a request, which does not wait for it, and record
+        what it tells once that has ended or failed: the window may be why. Raises LogError."""
+        self._ask_window()
+        try:
+            yield
+        except ProviderError:
+            await self._learn_window()
+            raise
+        await self._learn_window()
+
+    def _ask_window(self) -> None:
         config = self.next_config()
         model = f"{config.provider}/{config.model}"
         if model not in self._asked:
             self._asked[model] = asyncio.get_running_loop().create_task(self.models.told_window(model))
 
-    async def learn_window(self) -> None:
-        """Record what the server of the last request's model told of its window, where that is new. Waits WINDOW_SECONDS at
-        most. A server that loads a model with the first request is asked once more. Raises LogError."""
+    async def _learn_window(self) -> None:
+        """Record what the server told, where that is new. Waits WINDOW_SECONDS at most. A server that loads a model with the
+        first request is asked once more."""
         config = self.next_config()
         model = f"{config.provider}/{config.model}"
         asked = self._asked.get(model)
@@ -165,7 +178,7 @@ class SessionModel:
         if found is None and model not in self._asked_again:
             self._asked_again.add(model)
             self._asked[model] = asyncio.get_running_loop().create_task(self.models.told_window(model))
-            await self.learn_window()
+            await self._learn_window()
             return
         self._learned.add(model)
         if found is not None and window_of(self._log.folds.windows, model).told != found.tokens:
