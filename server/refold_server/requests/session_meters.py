@@ -76,7 +76,7 @@ class Meters:
         built in, and never more than was shown. Raises TokenMeterError."""
         given = self._config.profile(model)
         learned = learned or LearnedWindow(model)
-        window = given.context_window or learned.told
+        window = learned.told if given.context_window is None else given.context_window
         try:
             profile = profile_for(model, MeterRow(window, given.chars_per_token, given.density))
         except TokenMeterError as error:

@@ -190,7 +190,7 @@ def test_no_type_of_the_vocabulary_is_foreign(name: str) -> None:
 
 
 def test_what_may_be_skipped_by_itself_is_little() -> None:
-    assert {name for name in EVENT_TYPES if example(name).ignorable} == {"request/sent", "plugin/failed"}
+    assert {name for name in EVENT_TYPES if example(name).ignorable} == {"request/sent", "plugin/failed", "model/window"}
 
 
 def test_the_type_of_a_cut_line_is_not_guessed() -> None:
@@ -220,7 +220,8 @@ def test_a_damaged_line_raises_nothing_but_a_corruption_error(name: str, data: s
         line[place : place + data.draw(st.integers(0, 2))] = data.draw(
             st.binary(max_size=2) | st.sampled_from((b"[", b"9", b'"'))
         )
-    _read(bytes(line))
+    with suppress(SessionFormatUnsupportedError):  # a damaged word may be one of a later release
+        _read(bytes(line))
 
 
 @given(json_values(), texts())

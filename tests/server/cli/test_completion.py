@@ -53,7 +53,7 @@ def test_bash_offers_the_options_of_a_command_and_their_values(refold: Here) -> 
 
 def test_bash_offers_the_models_that_servers_have_and_expands_nothing(refold: Here) -> None:
     listed = b'{"data":[{"id":"big"},{"id":"$(touch oops)"},{"id":"small"}]}'
-    with FakeProvider(*[Answer((listed,), headers=(("content-type", "application/json"),))] * 2) as server:
+    with FakeProvider(*[Answer((listed,), headers=(("content-type", "application/json"),))] * 2, lists=True) as server:
         refold.place.provider(server.base_url)
         assert offered(refold, "run", "--model", "") == ["fake/big", "fake/small"]
         assert offered(refold, "run", "--model", "fake/s") == ["fake/small"]

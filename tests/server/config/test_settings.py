@@ -59,6 +59,7 @@ def test_everything_that_can_be_set_is_read() -> None:
         top_p = 1
         stop = ["END"]
         reasoning_effort = "low"
+        options = {include_usage = false}
         extra = {seed = 1, nested = {deep = [true, 0.5]}}
         """
     )
@@ -73,8 +74,21 @@ def test_everything_that_can_be_set_is_read() -> None:
     assert json.loads(other.options)["maxTokensField"] == "max_tokens", "defaults are filled in"
     assert other.key_command == ("pass", "show", "key")
     assert config.models == (
-        ModelConfig("local/qwen/7b", 1000, 100, 3.0, "script", 1.0, 1.0, ("END",), "low", config.models[0].extra),
+        ModelConfig(
+            "local/qwen/7b",
+            1000,
+            100,
+            3.0,
+            "script",
+            1.0,
+            1.0,
+            ("END",),
+            "low",
+            config.models[0].options,
+            config.models[0].extra,
+        ),
     )
+    assert json.loads(config.models[0].options or "{}")["includeUsage"] is False
     assert config.models[0].extra == '{"seed":1,"nested":{"deep":[true,0.5]}}'
     assert type(config.models[0].temperature) is float
     assert config.store == StoreConfig(Path("/s"), 1 << 20, 2 << 20)
