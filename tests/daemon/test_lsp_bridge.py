@@ -222,7 +222,10 @@ def test_what_a_client_registers_later_is_registered_once_it_can_be_served_and_n
         actions, commands = editor.until_asked("client/registerCapability")["registrations"]
         assert (actions["method"], commands["method"]) == ("textDocument/codeAction", "workspace/executeCommand")
         assert actions["registerOptions"]["documentSelector"] == [{"scheme": "file"}]
-        assert commands["registerOptions"] == {"commands": ["refold.explain", "refold.fix", "refold.edit"]}
+        assert commands["registerOptions"] == {
+            "commands": ["refold.explain", "refold.fix", "refold.edit"],
+            "workDoneProgress": True,
+        }
         assert type(editor.asked[0]["id"]) is int
         editor.open(DISK)
         assert len(editor.actions((0, 0), (1, 0))) == 3

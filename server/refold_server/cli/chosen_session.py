@@ -6,16 +6,26 @@ What an option sets becomes the session's own, as `session/configure`, `session/
 from __future__ import annotations
 
 import argparse
+import os
+from pathlib import Path
 
 from msgspec import Struct
 
+from refold_protocol.errors import ConfigError
 from refold_protocol.ids import SessionId
 from refold_protocol.session.events import PermissionSettings, SessionSettings
 from refold_protocol.session.messages import Source
+from refold_server.call_config import DEFAULT_MODEL
 from refold_server.cli.command_context import CommandContext, named_folder, standing_folder
 from refold_server.cli.formatting import printable
 from refold_server.cli.terminal import standard_error
+from refold_server.config import Config
+from refold_server.config_file import config_path
 from refold_server.sessions.session import Session, SettingsPatch
+from refold_server.sessions.session_registry import same_folder
+
+_AT_ONCE = 100
+"""Sessions that are looked at together."""
 
 FROM_CLI = Source("cli")
 """Who names a session here."""
@@ -45,7 +55,7 @@ async def open_session(context: CommandContext, wishes: SessionWishes) -> Sessio
     if wishes.session is None:
         settings = SessionSettings(context.config.model, wishes.effort, permissions)
         return await context.sessions.create(named_folder(wishes.cwd), settings, title=wishes.title, by=FROM_CLI)
-    session = SessionId(wishes.session)
+    session = context.session(wishes.session)
     await _rehome(context, session, wishes.cwd)
     live = await context.sessions.open(session)
     settings = live.session_log.folds.settings
@@ -61,6 +71,29 @@ async def open_session(context: CommandContext, wishes: SessionWishes) -> Sessio
     if wishes.title is not None:
         await live.rename(wishes.title, FROM_CLI)
     return live
+
+
+def stand_in(options: argparse.Namespace, config: Config) -> str | None:
+    """Say that the offline stand-in answers, and how to set a model; None where there is a configuration."""
+    file, _ = config_path(None if options.config is None else Path(options.config), os.environ)
+    if config.model != DEFAULT_MODEL or options.model is not None or file.is_file():
+        return None
+    return (
+        f"(no model is configured, so {DEFAULT_MODEL} answers, an offline stand-in that shows how refold works; for a real one "
+        f'write `model = "ollama/NAME"` and `[providers.ollama]` with `preset = "ollama"` into {printable(str(file))}, or the '
+        "same for another server: README has recipes)"
+    )
+
+
+def latest_in(context: CommandContext, folder: str) -> SessionId:
+    """Give the session of a folder that was active last. Raises ConfigError where there is none."""
+    rows = context.store.recent(limit=_AT_ONCE)
+    while rows:
+        found = next((record.id for _, record in rows if same_folder(record.cwd, folder)), None)
+        if found is not None:
+            return found
+        rows = context.store.recent(limit=_AT_ONCE, before=rows[-1][0])
+    raise ConfigError("--continue", f"there is no session in {folder} yet; run a prompt without it")
 
 
 async def _rehome(context: CommandContext, session: SessionId, cwd: str | None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from refold_protocol.ids import SessionId
 from refold_server.cli.command_line import add_json, add_sessions, add_store
 from refold_server.cli.exit_codes import COMPLETED, STORE_CODES
 from refold_server.cli.terminal import standard_output
@@ -29,7 +28,7 @@ async def run(options: argparse.Namespace) -> int:
 
     out = standard_output()
     async with open_context(read_config(options), plugins=False) as context:
-        names = list(dict.fromkeys(map(SessionId, options.sessions)))
+        names = list(dict.fromkeys(map(context.session, options.sessions)))
         for name in names:
             context.store.get(name)
         for name in names:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from refold_protocol.ids import SessionId
 from refold_protocol.session.events import UserMessage
 from refold_protocol.session.messages import text_of
 from refold_server.cli.command_line import add_json, add_session, add_store, unicode_text
@@ -45,7 +44,7 @@ async def _compact(options: argparse.Namespace) -> int:
 
     out = standard_output()
     async with open_context(read_config(options), turns=True) as context:
-        session = await context.sessions.open(SessionId(options.session))
+        session = await context.sessions.open(context.session(options.session))
         done = await compact_session(session, options.instructions)
         data = next(iter(session.session_log.handle.read(done.seq, done.seq))).data
     if options.json:

@@ -53,7 +53,7 @@ async def run(options: argparse.Namespace) -> int:
 
     out, err = standard_output(), standard_error()
     async with open_context(read_config(options), plugins=False) as context:
-        names = list(dict.fromkeys(map(SessionId, options.sessions)))
+        names = list(dict.fromkeys(map(context.session, options.sessions)))
         titles = [_title_line(context.store, name) for name in names]  # all of them are there, or nothing happens
         if not options.yes and (refusal := _refusal(err, titles)) is not None:
             return refusal

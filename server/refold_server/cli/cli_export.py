@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from refold_protocol.errors import ConfigError
-from refold_protocol.ids import SessionId
 from refold_server.cli.command_line import add_after, add_json, add_store, seq, unicode_text
 from refold_server.cli.exit_codes import COMPLETED, INTERNAL, STORE_CODES
 from refold_server.cli.formatting import printable
@@ -54,7 +53,7 @@ async def run(options: argparse.Namespace) -> int:
     out, err = standard_output(), standard_error()
     async with (
         open_context(read_config(options), plugins=False) as context,
-        examining(context.sessions, SessionId(options.session)) as handle,
+        examining(context.sessions, context.session(options.session)) as handle,
     ):
         with show_progress(err, handle.tail + 1) as progress:
             export = plan_export(handle, options.at, progress or no_progress)
@@ -87,7 +86,7 @@ async def _export_rest(options: argparse.Namespace) -> int:
     after = -1 if options.after is None else options.after
     async with (
         open_context(read_config(options), plugins=False) as context,
-        reading(context.sessions, SessionId(options.session)) as (handle, _),
+        reading(context.sessions, context.session(options.session)) as (handle, _),
     ):
         with _open_sink(options.output, out) as write:
             async for lines in stored_lines(context.sessions, handle, after, follow=options.follow):
@@ -96,7 +95,7 @@ async def _export_rest(options: argparse.Namespace) -> int:
                 if options.output in (None, "-"):
                     out.flush()
     if options.json:
-        out.put_json({"session": options.session, "events": events, "damage": None})
+        out.put_json({"session": handle.record.id, "events": events, "damage": None})
         out.flush()
     return COMPLETED
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from refold_protocol.ids import SessionId
 from refold_protocol.session.messages import Source
 from refold_server.cli.command_line import add_folder, add_json, add_store, seq, title_text, unicode_text
 from refold_server.cli.exit_codes import COMPLETED, STORE_CODES
@@ -39,7 +38,7 @@ async def run(options: argparse.Namespace) -> int:
 
     out = standard_output()
     async with open_context(read_config(options), plugins=False) as context:
-        named, source = SessionId(options.session), Source("cli")
+        named, source = context.session(options.session), Source("cli")
         folder = standing_folder(context.store.get(named).cwd, options.cwd)
         made = await fork_session(context.sessions, named, options.at, options.title, source, folder)
         parent = origin_of(context.store.get(made.session))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from refold_protocol.errors import ConfigError, SessionCorruptionError
-from refold_protocol.ids import SessionId
 from refold_protocol.session.codec import decode_event
 from refold_protocol.session.events import ApprovalAsked, ApprovalDecided, Event, RequestHeader, RequestHeaderDelta, TurnEnd
 from refold_protocol.session.header import fold_header
@@ -74,7 +73,7 @@ async def run(options: argparse.Namespace) -> int:
         raise ConfigError("--after", "is for views that have events, and a header is one whole")
     async with (
         open_context(read_config(options)) as context,
-        reading(context.sessions, SessionId(options.session)) as (handle, owned),
+        reading(context.sessions, context.session(options.session)) as (handle, owned),
     ):
         if options.view == "events":
             await _print_events(out, context.sessions, handle, options)

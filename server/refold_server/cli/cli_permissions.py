@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from refold_protocol.ids import SessionId
 from refold_server.cli.command_line import add_json, add_session, add_store, unicode_text
 from refold_server.cli.exit_codes import COMPLETED, STORE_CODES
 from refold_server.cli.formatting import one_line
@@ -34,8 +33,9 @@ async def run(options: argparse.Namespace) -> int:
     from refold_server.cli.command_context import open_context, read_config
     from refold_server.sessions.session_settings import SettingsPatch, standing_permissions
 
-    out, session = standard_output(), SessionId(options.session)
+    out = standard_output()
     async with open_context(read_config(options), plugins=False) as context:
+        session = context.session(options.session)
         found = await standing_permissions(context.store, session)
         wanted = tuple(found.tools if options.revoke_all else options.revoke or ())
         unknown = [tool for tool in wanted if tool not in found.tools]

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Final
 
-from refold_protocol.ids import SessionId
 from refold_protocol.session.messages import TextBlock
 from refold_server.cli.command_line import add_json, add_store, unicode_text
 from refold_server.cli.exit_codes import COMPLETED, STORE_CODES
@@ -57,7 +56,7 @@ async def run(options: argparse.Namespace) -> int:
         result = await _of_folder(config, _folder(options.cwd))
     else:
         async with open_context(config) as context:
-            result = await compose_session(context.sessions, SessionId(options.session))
+            result = await compose_session(context.sessions, context.session(options.session))
     if options.json:
         out.put_json(result)
     else:

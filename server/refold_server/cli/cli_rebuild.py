@@ -6,7 +6,6 @@ import argparse
 import re
 from typing import TYPE_CHECKING
 
-from refold_protocol.ids import SessionId
 from refold_server.cli.command_line import add_session, add_store
 from refold_server.cli.exit_codes import COMPLETED, INTERNAL, STORE_CODES
 from refold_server.cli.terminal import OutputStream, standard_error, standard_output
@@ -41,7 +40,7 @@ async def run(options: argparse.Namespace) -> int:
     request: tuple[int, int] | int = options.request
     async with (
         open_context(read_config(options)) as context,
-        reading(context.sessions, SessionId(options.session)) as (handle, _),
+        reading(context.sessions, context.session(options.session)) as (handle, _),
     ):
         rebuilt = await (rebuilt_summary(handle, request) if isinstance(request, int) else rebuilt_request(handle, *request))
     out = standard_output()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from refold_protocol.ids import SessionId
 from refold_server.cli.command_line import add_json, add_session, add_store, unicode_text
 from refold_server.cli.exit_codes import COMPLETED, INTERNAL, STORE_CODES, USAGE
 from refold_server.cli.formatting import printable
@@ -37,7 +36,7 @@ async def run(options: argparse.Namespace) -> int:
 
     async with (
         open_context(read_config(options), plugins=False) as context,
-        reading(context.sessions, SessionId(options.session)) as (handle, _),
+        reading(context.sessions, context.session(options.session)) as (handle, _),
     ):
         rows = await replay(handle.read(), Path(options.folder))
     out = standard_output()

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from refold_protocol.ids import SessionId
 from refold_server.cli.command_line import add_json, add_session, add_store
 from refold_server.cli.exit_codes import COMPLETED, STORE_CODES
 from refold_server.cli.formatting import one_line
@@ -43,7 +42,7 @@ async def run(options: argparse.Namespace) -> int:
     out, err = standard_output(), standard_error()
     async with (
         open_context(read_config(options)) as context,
-        reading(context.sessions, SessionId(options.session)) as (handle, _),
+        reading(context.sessions, context.session(options.session)) as (handle, _),
     ):
         with show_progress(err, handle.tail + 1) as progress:
             rows = await request_rows(handle, progress)

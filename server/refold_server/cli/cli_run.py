@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from refold_protocol.errors import ConfigError
-from refold_protocol.ids import SessionId
 from refold_server.cli.command_line import add_json, add_session_settings, add_store, key_text, unicode_text
 from refold_server.cli.exit_codes import MEANINGS
 from refold_server.cli.terminal import AsyncOutputStream
@@ -31,26 +30,35 @@ EXIT_CODES = MEANINGS
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument(
+    parser.add_argument(
         "prompt",
         metavar="PROMPT",
-        nargs="?",
+        nargs="*",
         type=unicode_text,
-        help="what to ask, in one argument; - reads it from standard input (UTF-8); put -- before one that begins with -",
+        help="what to ask, in one or more words; - reads it from standard input (UTF-8); put -- before one that begins with -; "
+        "@PATH goes with it as --file does",
     )
+    parser.add_argument(
+        "--file", metavar="PATH", action="append", default=[], type=unicode_text, help="send this file's text with the prompt"
+    )
+    what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--pending",
         action="store_true",
         help="in place of a prompt, run the oldest input of --session that waits, since its process ended before it ran",
     )
     what.add_argument("--withdraw", action="store_true", help="run nothing, and take back all inputs of --session that wait")
-    parser.add_argument(
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
         "--session",
         metavar="ID",
         type=unicode_text,
-        help="continue this session, in its folder (default: a new one)",
+        help="continue this session, in its folder (default: a new one); the beginning of an id will do, or latest",
     )
+    which.add_argument(
+        "-c", "--continue", dest="continued", action="store_true", help="continue the latest session of this folder"
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="print the answer alone, and what is wrong")
     add_session_settings(parser)
     _add_for_scripts(parser)
     add_json(parser, 'print {"session": ID} first, then each event of the turn as it is stored, one a line')
@@ -83,21 +91,40 @@ def _add_for_scripts(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run one turn and give the exit code of its end."""
     from refold_server.cli.command_context import Interrupts
-    from refold_server.cli.prompted_turn import read_prompt
 
     interrupts = Interrupts()
     with interrupts.installed():
         _check(options)
-        prompt = None if options.prompt is None else read_prompt(options.prompt)
+        prompt = _prompt(options) if options.prompt else None
         return interrupts.run(partial(_run, options, prompt, interrupts))
+
+
+def _prompt(options: argparse.Namespace) -> str:
+    """Give the prompt with what goes with it; what was taken is told, except to who wants the answer alone."""
+    from refold_server.cli.attachments import mentioned_files, named_files, piped_input, with_attachments
+    from refold_server.cli.prompted_turn import FROM_STDIN, read_prompt
+    from refold_server.cli.terminal import standard_error
+
+    words = " ".join(options.prompt)
+    prompt, err = read_prompt(words), standard_error()
+    attachments = [*named_files(options.file), *mentioned_files(prompt)]
+    if words != FROM_STDIN and (piped := piped_input(err.terminal)) is not None:
+        attachments.append(piped)
+    for one in () if options.quiet else attachments:
+        err.line(f"(with {one.told})")
+    return with_attachments(prompt, attachments)
 
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse options that do not go together. Raises ConfigError."""
+    if not (options.prompt or options.pending or options.withdraw):
+        raise ConfigError("PROMPT", "is missing: say what to do, or give --pending or --withdraw")
     for name in ("pending", "withdraw"):
-        if getattr(options, name) and options.session is None:
+        if getattr(options, name) and options.prompt:
+            raise ConfigError(f"--{name}", "stands in place of a prompt")
+        if getattr(options, name) and options.session is None and not options.continued:
             raise ConfigError(f"--{name}", "needs --session, which says where an input waits")
-    if options.key is not None and options.prompt is None:
+    if options.key is not None and not options.prompt:
         raise ConfigError("--key", "is for a new prompt; what waits has its own")
     if options.withdraw and options.permissions is not None:
         raise ConfigError("--withdraw", "runs no turn, and --permissions is for one")
@@ -105,25 +132,35 @@ def _check(options: argparse.Namespace) -> None:
 
 async def _run(options: argparse.Namespace, prompt: str | None, interrupts: Interrupts) -> int:
     from refold_server.call_config import resolve_model
-    from refold_server.cli.chosen_session import open_session, wishes_of
+    from refold_server.cli.chosen_session import latest_in, open_session, stand_in, wishes_of
     from refold_server.cli.command_context import named_folder, open_context, read_config
     from refold_server.cli.permission_rules import read_rules
     from refold_server.cli.prompted_turn import TurnWishes, oldest_waiting, run_prompt, withdraw_waiting
     from refold_server.cli.turn_output import TurnPrinter
 
     config = read_config(options, model=options.model)
-    if options.session is None:
+    is_new = options.session is None and not options.continued
+    if is_new:
         named_folder(options.cwd)
         resolve_model(config, config.model)  # told before a store is made
     rules = None if options.permissions_file is None else read_rules(options.permissions_file)
-    printer = TurnPrinter(AsyncOutputStream(sys.stdout), AsyncOutputStream(sys.stderr, best_effort=True), as_json=options.json)
+    printer = TurnPrinter(
+        AsyncOutputStream(sys.stdout),
+        AsyncOutputStream(sys.stderr, best_effort=True),
+        as_json=options.json,
+        quiet=options.quiet,
+    )
+    if is_new and (told := stand_in(options, config)) is not None and not (options.quiet or options.json):
+        await printer.note(told)
     if options.record is not None:
         from refold_server.providers.provider_registry import record_replies
 
         record_replies(Path(options.record))
-    async with open_context(config, create=options.session is None, turns=True) as context:
+    async with open_context(config, create=is_new, turns=True) as context:
+        if options.continued:
+            options.session = latest_in(context, named_folder(options.cwd))
         if options.withdraw:
-            name = SessionId(str(options.session))
+            name = context.session(str(options.session))
             return await withdraw_waiting(await context.sessions.open(name), printer)
         session = await open_session(context, wishes_of(options))
         given = oldest_waiting(session) if prompt is None else prompt

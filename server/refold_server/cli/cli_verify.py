@@ -64,7 +64,7 @@ async def run(options: argparse.Namespace) -> int:
     out, err = standard_output(), standard_error()
     checked, wrong = 0, 0
     async with open_context(read_config(options)) as context:
-        for chosen in _session_ids(context) if options.all else [SessionId(options.session)]:
+        for chosen in _session_ids(context) if options.all else [context.session(options.session)]:
             try:
                 finding = await _verify(context, chosen, err, strict=options.strict)
             except SessionNotFoundError:

@@ -26,6 +26,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold_protocol.errors import ConfigError, RefoldError
+from refold_protocol.ids import SessionId
 from refold_protocol.session.events import AbortCause
 from refold_server.cli.exit_codes import INTERRUPTED, first_error
 from refold_server.config import Config, ToolsConfig
@@ -53,6 +54,28 @@ class CommandContext(Struct, frozen=True):
     store: Store
     sessions: Sessions
     shared: Services
+
+    def session(self, text: str) -> SessionId:
+        """Give the session that a person names: by its id, by the beginning of it that no other has, or as `latest`. What names
+        none is given as it is, for whoever opens it. Raises ConfigError for a beginning that several have."""
+        if text == LATEST:
+            rows = self.store.recent(limit=1)
+            return rows[0][1].id if rows else SessionId(text)
+        if len(text) < LEAST_PREFIX or len(text) >= ID_LENGTH:
+            return SessionId(text)
+        found = sorted(one for one in self.store.survey() if isinstance(one, str) and one.startswith(text))
+        if len(found) > 1:
+            raise ConfigError("SESSION", f"{text!r} begins the ids of {len(found)} sessions, such as {found[0]} and {found[1]}")
+        return SessionId(found[0] if found else text)
+
+
+LATEST: Final = "latest"
+"""Names the session that was active last."""
+
+LEAST_PREFIX: Final = 4
+"""Characters of an id that name a session at least."""
+
+ID_LENGTH: Final = 36
 
 
 def read_config(options: argparse.Namespace, *, model: str | None = None) -> Config:

@@ -121,13 +121,23 @@ class TurnFormatter:
         return self._put(target, "\n") if self._open[target] else []
 
 
+def _is_answer(event: Event) -> bool:
+    """Tell whether an event is of the answer itself, or of an end that the person must know of."""
+    match event.data:
+        case AssistantChunk(chunk=TextDelta()) | AssistantMessage(written=False) | TurnEnd():
+            return True
+        case _:
+            return False
+
+
 class TurnPrinter:
     """Prints a turn to `out` and `err`: for a person, or with `as_json` each event's exact line. Every method raises
     OutputLostError when `out` takes nothing more."""
 
-    def __init__(self, out: AsyncOutputStream, err: AsyncOutputStream, *, as_json: bool = False) -> None:
+    def __init__(self, out: AsyncOutputStream, err: AsyncOutputStream, *, as_json: bool = False, quiet: bool = False) -> None:
         self._streams = {Target.OUT: out, Target.NOTES: err}
         self._json = as_json
+        self._quiet = quiet
         self._formatter = TurnFormatter(terminal=out.terminal, style=style_for(terminal=err.terminal))
 
     async def begin(self, session: SessionId) -> None:
@@ -140,7 +150,8 @@ class TurnPrinter:
         if self._json:
             await self._streams[Target.OUT].write(b"".join(event.line + b"\n" for event in events))
         else:
-            await self._write([piece for event in events for piece in self._formatter.event(event)])
+            shown = filter(_is_answer, events) if self._quiet else events
+            await self._write([piece for event in shown for piece in self._formatter.event(event)])
 
     @property
     def is_seen(self) -> bool:
@@ -161,7 +172,7 @@ class TurnPrinter:
 
     async def end(self, session: SessionId) -> None:
         """Say which session it was, to a person: the last line."""
-        if not self._json:
+        if not (self._json or self._quiet):
             await self._write(self._formatter.line(f"session {session}"))
 
     async def note(self, text: str) -> None:
