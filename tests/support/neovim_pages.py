@@ -34,8 +34,8 @@ function seen(one)
   local stretches, beside = {}, {}
   for _, mark in ipairs(marks) do
     local more = mark[4]
-    if more.virt_text then
-      table.insert(beside, { mark[2], more.virt_text[1][1] })
+    if more.virt_text or more.virt_lines then
+      table.insert(beside, { mark[2], (more.virt_text or more.virt_lines[1])[1][1] })
     else
       local last = stretches[#stretches]
       if last and last[1] == more.hl_group and last[4] == mark[2] and last[5] == mark[3] then

@@ -49,6 +49,19 @@ command("RefoldPending", { desc = "Run or withdraw a prompt that waits since bef
   refold.pending()
 end)
 
+command("RefoldQuestion", { desc = "Go to the question that waits longest" }, function(refold)
+  refold.question()
+end)
+
+local ANSWERS = { RefoldAllow = "allowOnce", RefoldAllowSession = "allowSession", RefoldDeny = "deny" }
+
+for name, kind in pairs(ANSWERS) do
+  local options = { bang = kind ~= "deny", desc = "Answer the question under the cursor; with ! without having seen it all" }
+  command(name, options, function(refold, given)
+    refold.answer(kind, given.bang)
+  end)
+end
+
 command("RefoldStart", { desc = "Start the daemon: code actions are there" }, function(refold)
   refold.start()
 end)
@@ -62,6 +75,9 @@ local LINKS = {
   RefoldRemark = "WarningMsg",
   RefoldReasoning = "Comment",
   RefoldCall = "Function",
+  RefoldQuestion = "WarningMsg",
+  RefoldAdded = "Added",
+  RefoldRemoved = "Removed",
   RefoldRunning = "Comment",
   RefoldDone = "DiagnosticOk",
   RefoldFailed = "DiagnosticError",

@@ -1,90 +1,88 @@
--- Owns asking the person whether calls may run (`approval/request`): one question at a time, with all that it is about in a
--- window of its own. No answer is the question's default, which denies. Must not know the chat.
+-- Owns the questions that this Neovim is asked: whether calls may run (`approval/request`). They wait, oldest first, until a
+-- person answers in the chat or until they are settled elsewhere. Never takes focus, never reads a key. Must not know windows.
 
 local daemon = require("refold.daemon")
 local sessions = require("refold.sessions")
+local subject = require("refold.subject")
 
 local M = {}
-
-local MAX_HEIGHT = 15 -- lines of the window that shows what a call would do
 
 ---@class refold.Question
 ---@field params table of `approval/request`
 ---@field reply fun(option: string) answers the request that came last for it
----@field close fun()? takes away what is shown
+---@field seen table<integer, integer> how many bytes of each of its lines were on the screen, from the line's beginning
+---@field drawn integer? when something of it was on the screen first, in ms
 
-local waiting = {} ---@type refold.Question[] oldest first; the first one is the one that is asked
-local asking = false -- whether a choice is open: another question must not open a second one over it
+M.waiting = {} ---@type refold.Question[] oldest first
 
----Show what a call would do; gives what takes it away again.
----@param params table
----@return fun()
-local function show(params)
-  local lines = vim.split((params.subject.text:gsub("\n$", "")), "\n")
-  local buffer = vim.api.nvim_create_buf(false, true)
-  vim.api.nvim_buf_set_lines(buffer, 0, -1, true, lines)
-  vim.bo[buffer].bufhidden = "wipe"
-  vim.bo[buffer].modifiable = false
-  vim.bo[buffer].filetype = params.subject.kind == "diff" and "diff" or ""
-  local height = math.min(#lines, MAX_HEIGHT)
-  local window = vim.api.nvim_open_win(buffer, false, { split = "below", win = -1, height = height, style = "minimal" })
-  vim.wo[window].winbar = ("refold: what %s would do"):format((params.tool:gsub("%%", "%%%%")))
-  vim.cmd.redraw()
-  return function()
-    if vim.api.nvim_win_is_valid(window) then
-      vim.api.nvim_win_close(window, true)
-    end
-  end
-end
+local unannounced = {} ---@type refold.Question[]
 
----@param question refold.Question
----@param option string
-local function settle(question, option)
-  for place, one in ipairs(waiting) do
-    if one == question then
-      table.remove(waiting, place)
-    end
-  end
-  if question.close then
-    question.close()
-  end
-  question.reply(option)
-end
-
----Ask what waits longest, unless something is being asked.
-local function ask_next()
-  local question = waiting[1]
-  if asking or not question then
-    return
-  end
-  asking = true
-  local params = question.params
-  question.close = show(params)
-  local options = {
-    kind = "refold_approval",
-    prompt = ("refold: may %s run?"):format(params.tool),
-    format_item = function(option)
-      return option.label
-    end,
-  }
-  vim.ui.select(params.options, options, function(choice)
-    asking = false
-    if vim.list_contains(waiting, question) then -- else it was settled meanwhile
-      settle(question, choice and choice.id or params.default)
-    end
-    vim.schedule(ask_next)
-  end)
-end
-
----@param approval string
+---Give the question with that id, if it waits here.
+---@param approval string?
 ---@return refold.Question?
-local function find(approval)
-  return vim.iter(waiting):find(function(question)
+function M.find(approval)
+  return vim.iter(M.waiting):find(function(question)
     return question.params.approval == approval
   end)
 end
 
----Answer `approval/request` when the person has chosen. A question that is asked again is still the same one.
+---Give how many questions wait here, or how many of one session.
+---@param session string? its id
+---@return integer
+function M.count(session)
+  return #vim.tbl_filter(function(question)
+    return not session or question.params.session == session
+  end, M.waiting)
+end
+
+---Answer a question, or let go of one that was settled.
+---@param question refold.Question
+---@param option string
+function M.settle(question, option)
+  M.waiting = vim.tbl_filter(function(one)
+    return one ~= question
+  end, M.waiting)
+  question.reply(option)
+  vim.cmd.redrawstatus({ bang = true })
+end
+
+---Give a line that the screen has room for: a longer one would wait for a key.
+---@param text string
+---@param ending string stays whole
+---@return string
+local function one_line(text, ending)
+  local width = vim.fn.strdisplaywidth
+  local room = vim.v.echospace - width(ending)
+  text = vim.fn.strtrans((text:gsub("%s+", " ")))
+  if width(text) <= room then
+    return text .. ending
+  end
+  text = vim.fn.strcharpart(text, 0, math.max(0, room))
+  while text ~= "" and width(text) >= room do
+    text = vim.fn.strcharpart(text, 0, vim.fn.strcharlen(text) - 1)
+  end
+  return text .. "…" .. ending
+end
+
+---Tell of what came since the last time, in one message: two would wait for a key.
+local function announce()
+  local new = vim.tbl_filter(function(question)
+    return vim.list_contains(M.waiting, question)
+  end, unannounced)
+  unannounced = {}
+  if #new == 0 then
+    return
+  end
+  local text = ("refold: %d calls ask whether they may run"):format(#new)
+  if #new == 1 then
+    local params = new[1].params
+    text = ("refold: may %s run? %s"):format(params.tool, subject.brief(params.subject))
+  end
+  vim.cmd.redraw() -- the message stands alone
+  vim.notify(one_line(text, " :RefoldQuestion"), vim.log.levels.WARN)
+end
+
+---Have `approval/request` wait for the person. A question that is asked again is still the same one.
 ---@param params table
 ---@return { option: string }
 function M.request(params)
@@ -94,14 +92,19 @@ function M.request(params)
       coroutine.resume(thread, { option = option })
     end)
   end
-  local known = find(params.approval)
+  local known = M.find(params.approval)
   if known then
     known.reply(params.default) -- its request was cancelled: this is for nobody
     known.reply = reply
-  else
-    table.insert(waiting, { params = params, reply = reply })
-    vim.schedule(ask_next)
+    return coroutine.yield()
   end
+  local question = { params = params, reply = reply, seen = {} }
+  table.insert(M.waiting, question)
+  table.insert(unannounced, question)
+  if #unannounced == 1 then
+    vim.schedule(announce)
+  end
+  vim.cmd.redrawstatus({ bang = true })
   return coroutine.yield()
 end
 
@@ -109,15 +112,15 @@ daemon.on("approval/request", M.request)
 daemon.on("$/cancelRequest", function() end) -- what it is about is told by `approval/decided`
 
 sessions.on_event(function(_, event)
-  local question = event.type == "approval/decided" and find(event.data.id)
+  local question = event.type == "approval/decided" and M.find(event.data.id)
   if question then
-    settle(question, question.params.default)
+    M.settle(question, question.params.default)
   end
 end)
 
 daemon.on_lost(function()
-  for _, question in ipairs(vim.list_extend({}, waiting)) do
-    settle(question, question.params.default)
+  for _, question in ipairs(M.waiting) do
+    M.settle(question, question.params.default)
   end
 end)
 

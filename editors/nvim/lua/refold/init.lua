@@ -10,6 +10,7 @@ function M.setup(settings)
 end
 
 local function load()
+  require("refold.answers")
   require("refold.approvals")
   require("refold.edits")
   require("refold.selection")
@@ -74,6 +75,20 @@ end
 function M.pending()
   local _, _, prompts = load()
   with_session(prompts.pending)
+end
+
+---Go to the question that waits longest.
+function M.question()
+  load()
+  require("refold.answers").go()
+end
+
+---Answer the question that the cursor is on, in the chat.
+---@param kind "allowOnce"|"allowSession"|"deny"
+---@param unseen boolean? allow what was not on the screen, too
+function M.answer(kind, unseen)
+  load()
+  require("refold.answers").answer(kind, unseen)
 end
 
 ---Give a text for a status line: empty without a daemon.

@@ -1,6 +1,7 @@
 -- Owns what is said of sessions in few words: for status lines, window bars and pickers.
 -- The words are the protocol's own, as `sessions/changed` tells them. Never asks the daemon for anything.
 
+local approvals = require("refold.approvals")
 local daemon = require("refold.daemon")
 local sessions = require("refold.sessions")
 
@@ -29,6 +30,12 @@ function M.word(session)
   return words[session.id] or (session.following.reading.turn and "running" or "idle")
 end
 
+---@param count integer
+---@return string
+local function questions(count)
+  return count == 1 and "1 question" or ("%d questions"):format(count)
+end
+
 ---Say what a session is and does, in one line.
 ---@param session refold.Session
 ---@return string
@@ -41,13 +48,17 @@ function M.describe(session)
   if reading.waiting > 0 then
     table.insert(parts, ("%d waiting"):format(reading.waiting))
   end
+  if approvals.count(session.id) > 0 then
+    table.insert(parts, questions(approvals.count(session.id)))
+  end
   if session.holder then
     table.insert(parts, "read only")
   end
   return table.concat(parts, " · ")
 end
 
----For a status line: nothing without a daemon, else the present session's status, and how many other ones work.
+---For a status line: nothing without a daemon, else the present session's status, how many other ones work, and how many
+---questions wait in all.
 ---@return string
 function M.line()
   if not daemon.client() then
@@ -61,7 +72,8 @@ function M.line()
     end
   end
   local text = "refold: " .. (session and M.word(session) or "ready")
-  return others > 0 and ("%s (+%d)"):format(text, others) or text
+  text = others > 0 and ("%s (+%d)"):format(text, others) or text
+  return #approvals.waiting > 0 and ("%s · %s"):format(text, questions(#approvals.waiting)) or text
 end
 
 return M

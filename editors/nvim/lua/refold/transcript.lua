@@ -9,7 +9,10 @@
 --   { "settle", parts }        the reply is exactly these parts { text, group? }, whatever streamed; it is over
 --   { "drop" }                 nothing of the reply that streamed stays; it is over
 --   { "call", id, text, seq }  a line of its own for a tool call
---   { "note", id, text, ok, seq }  what came of that call, beside its line
+--   { "ask", id, title, lines }  a question, and lines { text, group? } of all that the call would do
+--   { "note", id, text, ok, seq }  what came of that call or question, beside its line
+
+local subject = require("refold.subject")
 
 local M = {}
 
@@ -162,6 +165,24 @@ local function result(state, event)
   return state, { { "note", data.callId, said, not data.isError, event.seq } }
 end
 
+local function asked(state, event)
+  local data, ops = event.data, {}
+  state = under(state, "reply", ops)
+  local lines = vim.tbl_map(function(line)
+    return { line, subject.group(data.subject, line) }
+  end, subject.lines(data.subject))
+  local title = ("? May %s run? %s"):format(data.tool, subject.brief(data.subject)):gsub("%s+", " ")
+  vim.list_extend(ops, { { "gap", 2 }, { "ask", data.id, title, lines } })
+  return with(state, { tool = false }), ops
+end
+
+local function decided(state, event)
+  local data = event.data
+  local said = data.outcome .. (data.scope == "session" and " for the session" or "")
+  said = ("%s (%s)"):format(said, data.by.name and ("%s: %s"):format(data.by.kind, data.by.name) or data.by.kind)
+  return state, { { "note", data.id, said, data.outcome == "allowed" } }
+end
+
 ---What streamed and became no message was nothing that stays.
 local function over(state)
   local ops = state.streamed and { { "drop" } } or {}
@@ -218,6 +239,8 @@ local STEPS = {
   ["step/end"] = over,
   ["tool/call"] = call,
   ["tool/result"] = result,
+  ["approval/asked"] = asked,
+  ["approval/decided"] = decided,
   ["compact/end"] = function(state, event)
     local ops = {}
     return event.data.error and state or remark(state, "The older part of the history was compacted for the model.", ops), ops
