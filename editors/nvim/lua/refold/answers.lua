@@ -46,11 +46,11 @@ function M.answer(kind, anyway)
   end
   local question = approvals.find(id)
   if not question then
-    return tell("this question is not asked here any more, or is asked elsewhere")
+    return tell("this question is not asked here")
   end
   local doubt = kind ~= "deny" and not anyway and seen.doubt(question, note, session.buffer)
   if doubt then
-    return tell(doubt .. (kind == "allowOnce" and "; :RefoldAllow! allows it" or "; :RefoldAllowSession! allows it"))
+    return tell(doubt .. (kind == "allowOnce" and ", or :RefoldAllow!" or ", or :RefoldAllowSession!"))
   end
   local option = vim.iter(question.params.options):find(function(one)
     return one.kind == kind

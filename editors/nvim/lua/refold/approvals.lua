@@ -51,7 +51,7 @@ end
 ---@param ending string stays whole
 ---@return string
 local function one_line(text, ending)
-  local width = vim.fn.strdisplaywidth
+  local width = vim.fn.strwidth
   local room = vim.v.echospace - width(ending)
   text = vim.fn.strtrans((text:gsub("%s+", " ")))
   if width(text) <= room then

@@ -107,11 +107,11 @@ end
 function M.doubt(question, note, buffer)
   local unseen, lines = M.unseen(question, note, buffer)
   if unseen > 0 then
-    return ("%d of %d lines of this change were not on the screen yet: scroll through them"):format(unseen, lines)
+    return ("%d of %d lines were not shown yet: scroll"):format(unseen, lines)
   elseif subject.is_cut(question.params.subject) then
-    return "this change is too long to be shown whole"
+    return "too long to be shown whole"
   elseif now() - question.drawn < M.pause then
-    return "this question appeared only now"
+    return "it appeared only now"
   end
 end
 
