@@ -183,6 +183,7 @@ def test_a_change_that_was_scrolled_through_is_allowed_wherever_the_cursor_is_on
         for _ in range(10):
             nvim.command("redraw")
             nvim.lua("vim.api.nvim_feedkeys(vim.keycode('<C-e><C-e><C-e><C-e><C-e>'), 'xt', false)")
+        nvim.command("?+line 5$")
         nvim.lua("vim.api.nvim_feedkeys('gA', 'xt', false)")
         nvim.wait_turn(1)
         nvim.wait("vim.api.nvim_win_get_cursor(0)[1] == vim.fn.line('$')")  # it follows the text again
@@ -196,12 +197,12 @@ def test_what_scrolled_by_between_two_redraws_and_what_is_folded_was_not_on_the_
         wait_question(nvim, "May write_file run? new.txt (new, +41 −0)")
         press(nvim, "G")
         nvim.command("redraw")
-        press(nvim, "gA")
+        nvim.lua("vim.api.nvim_feedkeys('gA', 'xt', false)")
         assert " of 45 lines " in nvim.notes[-1]
         nvim.command("setlocal foldenable foldmethod=manual")
         nvim.command("/line 3/,/line 38/fold")
         nvim.command("redraw")
-        press(nvim, "gA")
+        nvim.lua("notes = {}; vim.api.nvim_feedkeys('gA', 'xt', false)")
         assert " of 45 lines " in nvim.notes[-1]
 
 

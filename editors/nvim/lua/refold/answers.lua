@@ -58,7 +58,7 @@ function M.answer(kind, anyway)
   if not option then
     return tell("this question does not offer that answer")
   end
-  session.following.page:leave(api.nvim_get_current_win())
+  session.following.page.scrolling:leave(api.nvim_get_current_win())
   approvals.settle(question, option.id)
 end
 

@@ -116,7 +116,7 @@ function M.show(session)
   api.nvim_set_current_win(window)
   if api.nvim_win_get_buf(window) ~= session.buffer then
     api.nvim_win_set_buf(window, session.buffer)
-    session.following.page:bring(window)
+    session.following.page.scrolling:bring(window)
   end
   dress(window)
   map_keys(session)
@@ -130,7 +130,7 @@ function M.read(session)
   local window = window_of(session.buffer)
   if window then
     api.nvim_set_current_win(window)
-    session.following.page:bring(window)
+    session.following.page.scrolling:bring(window)
   end
 end
 

@@ -1,11 +1,11 @@
 -- Owns the text of one chat buffer: it grows at its end, and can be taken back to any event that is not durable yet.
 -- Text is only ever added or cut there, by nvim_buf_set_text; no line that stands is written again, so nothing flickers.
--- Must not know events or daemons. Never touches windows, except that a cursor on the last line stays there, or goes to the
--- question that came; from there it goes on when the question is over.
+-- Must not know events, daemons or windows, except that it says when their cursors may have to move.
 --
 -- Operations are those of transcript.lua. They wait in memory until `flush`, which makes one change of them.
 
 local Marks = require("refold.marks")
+local Scrolling = require("refold.scrolling")
 
 local api = vim.api
 
@@ -20,19 +20,19 @@ Page.__index = Page
 ---@class refold.Page
 ---@field buffer integer
 ---@field marks refold.Marks
+---@field scrolling refold.Scrolling
 ---@field private stand refold.Place where the text ends, waiting text included
 ---@field private shown refold.Place where the text in the buffer ends
 ---@field private reply refold.Place? where the reply that streams began
 ---@field private waiting string[] text that is not in the buffer yet
----@field private asked refold.Note? the first question that is not in the buffer yet
----@field private left table<integer, integer> by window: the line on which its cursor waits until a question is over
 ---@field private journal table[] for each event that is not durable: how to take it back
 ---@field private floor integer the page can go back to any event from here on, to none before
 
 ---@param buffer integer
 ---@return refold.Page
 function Page.new(buffer)
-  local page = setmetatable({ buffer = buffer, marks = Marks.new(buffer), left = {} }, Page)
+  local marks = Marks.new(buffer)
+  local page = setmetatable({ buffer = buffer, marks = marks, scrolling = Scrolling.new(buffer, marks) }, Page)
   page:clear()
   return page
 end
@@ -115,28 +115,13 @@ function Page:flush()
   if not self:is_intact() then
     return -- whoever follows the log sees it as well, and begins anew
   end
-  local followers = self:_followers(text ~= "")
+  local followers = self.scrolling:followers(text ~= "")
   if text ~= "" then
     self:_change(self.shown, self.shown, text)
     self.shown = self.stand
   end
-  for window, goal in pairs(followers) do
-    self:_go(window, goal)
-  end
-  self.asked = nil
+  self.scrolling:move(followers)
   self.marks:set()
-end
-
----Put a window's cursor on the open question that stands first, else on the last line: it follows the text from there.
----@param window integer
-function Page:bring(window)
-  self:_go(window, self.marks:first_question())
-end
-
----A window's cursor is on a question that is over in a moment: it goes on then.
----@param window integer
-function Page:leave(window)
-  self.left[window] = api.nvim_win_get_cursor(window)[1]
 end
 
 ---@param text string
@@ -168,9 +153,6 @@ function Page:_begin()
 end
 
 ---A question: its first line, and below it all that the call would do.
----@param id string
----@param title string
----@param lines { [1]: string, [2]: string? }[] each with its highlight
 function Page:_ask(id, title, lines)
   local first = self.stand.row
   self:_write(title, "RefoldQuestion")
@@ -178,7 +160,7 @@ function Page:_ask(id, title, lines)
     self:_write("\n" .. line[1], line[2])
   end
   self.marks:ask(id, first, self.stand.row)
-  self.asked = self.asked or self.marks.notes[id]
+  self.scrolling:ask(self.marks.notes[id])
 end
 
 ---@param parts table[]
@@ -252,42 +234,6 @@ function Page:_cut(place)
   self:_change(place, self.stand, "")
   self.stand, self.shown = place, place
   return highlights
-end
-
----Windows whose cursor moves with the text, each with the question to which it goes; false for the last line. A cursor that
----is on an open question stays.
----@param grows boolean whether text comes
----@return table<integer, refold.Note|false>
-function Page:_followers(grows)
-  local last = api.nvim_buf_line_count(self.buffer)
-  local followers = {}
-  for _, window in ipairs(vim.fn.win_findbuf(self.buffer)) do
-    local line = api.nvim_win_get_cursor(window)[1]
-    local _, question = self.marks:question_at(line - 1)
-    local stays = question and not (self.asked and question.row >= self.asked.row)
-    if not stays and self.left[window] == line then
-      followers[window] = self.marks:first_question() or false
-    elseif not stays and grows and line == last then
-      followers[window] = self.asked or false
-    end
-  end
-  return followers
-end
-
----@param window integer
----@param question refold.Note|false|nil
-function Page:_go(window, question)
-  self.left[window] = question and question.row + 1 or nil
-  if not question then
-    return api.nvim_win_set_cursor(window, { self.shown.row + 1, self.shown.col })
-  end
-  api.nvim_win_set_cursor(window, { question.last + 1, 0 })
-  if vim.fn.line("w0", window) > question.row + 1 then -- more than the window has room for: from its beginning
-    api.nvim_win_call(window, function()
-      vim.fn.winrestview({ topline = question.row + 1 })
-    end)
-  end
-  api.nvim_win_set_cursor(window, { question.row + 1, 0 })
 end
 
 ---@param from refold.Place

@@ -5,19 +5,19 @@ local M = {}
 
 local GROUPS = { ["+"] = "RefoldAdded", ["-"] = "RefoldRemoved", ["@"] = "RefoldReasoning" }
 
----Give the lines of what a call would do.
 ---@param subject table `subject` of a question
 ---@return string[]
-function M.lines(subject)
+local function lines_of(subject)
   return vim.split((subject.text:gsub("\n$", "")), "\n", { plain = true })
 end
 
----Give the highlight of a line, nil for none.
+---Give the lines of what a call would do, each with its highlight.
 ---@param subject table
----@param line string
----@return string?
-function M.group(subject, line)
-  return subject.kind == "diff" and GROUPS[line:sub(1, 1)] or nil
+---@return { [1]: string, [2]: string? }[]
+function M.parts(subject)
+  return vim.tbl_map(function(line)
+    return { line, subject.kind == "diff" and GROUPS[line:sub(1, 1)] or nil }
+  end, lines_of(subject))
 end
 
 ---Whether the daemon left out a part of a diff that is too long to be sent.
@@ -65,7 +65,7 @@ end
 ---@param subject table
 ---@return string
 function M.brief(subject)
-  local lines = M.lines(subject)
+  local lines = lines_of(subject)
   if subject.kind ~= "diff" then
     local more = #lines > 1 and (" … (%d lines)"):format(#lines) or ""
     return lines[1] .. more
@@ -75,6 +75,13 @@ function M.brief(subject)
   local cut = M.is_cut(subject) and ", too long to be shown whole" or ""
   local files = #counts.files > 0 and table.concat(counts.files, ", ") or "a change"
   return ("%s (%s+%d −%d%s)"):format(files, new, counts.added, counts.removed, cut)
+end
+
+---Give the first line of a question.
+---@param asked table data of an `approval/asked`
+---@return string
+function M.title(asked)
+  return (("? May %s run? %s"):format(asked.tool, M.brief(asked.subject)):gsub("%s+", " "))
 end
 
 return M

@@ -12,6 +12,7 @@
 --   { "ask", id, title, lines }  a question, and lines { text, group? } of all that the call would do
 --   { "note", id, text, ok, seq }  what came of that call or question, beside its line
 
+local sentences = require("refold.sentences")
 local subject = require("refold.subject")
 
 local M = {}
@@ -168,19 +169,12 @@ end
 local function asked(state, event)
   local data, ops = event.data, {}
   state = under(state, "reply", ops)
-  local lines = vim.tbl_map(function(line)
-    return { line, subject.group(data.subject, line) }
-  end, subject.lines(data.subject))
-  local title = ("? May %s run? %s"):format(data.tool, subject.brief(data.subject)):gsub("%s+", " ")
-  vim.list_extend(ops, { { "gap", 2 }, { "ask", data.id, title, lines } })
+  vim.list_extend(ops, { { "gap", 2 }, { "ask", data.id, subject.title(data), subject.parts(data.subject) } })
   return with(state, { tool = false }), ops
 end
 
 local function decided(state, event)
-  local data = event.data
-  local said = data.outcome .. (data.scope == "session" and " for the session" or "")
-  said = ("%s (%s)"):format(said, data.by.name and ("%s: %s"):format(data.by.kind, data.by.name) or data.by.kind)
-  return state, { { "note", data.id, said, data.outcome == "allowed" } }
+  return state, { { "note", event.data.id, sentences.decision(event.data), event.data.outcome == "allowed" } }
 end
 
 ---What streamed and became no message was nothing that stays.
@@ -189,22 +183,8 @@ local function over(state)
   return with(state, { streamed = false, index = vim.NIL, kind = vim.NIL }), ops
 end
 
-local ENDS = {
-  interrupted = "The daemon ended during this turn.",
-  ["max-tokens"] = "The reply was cut: it reached the limit of tokens.",
-  ["max-steps"] = "The turn ended: it reached the limit of steps.",
-}
-
 local function turn_end(state, event)
-  local reason = event.data.reason
-  local said = ENDS[reason.kind]
-  if reason.kind == "aborted" then
-    said = reason.cause and reason.cause.kind == "user" and "Interrupted." or "The turn was stopped."
-  elseif reason.kind == "error" then
-    said = ("Failed (%s): %s"):format(reason.error.kind, reason.error.message)
-  elseif reason.kind ~= "completed" then
-    said = said or ("The turn ended: %s."):format(reason.kind)
-  end
+  local said = sentences.ending(event.data.reason)
   local ops = {}
   state = said and remark(state, said, ops) or state
   return with(state, { turn = vim.NIL, ended = event.data.turn, section = vim.NIL, tool = false }), ops
