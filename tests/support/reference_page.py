@@ -71,6 +71,8 @@ def _page(golden: Mapping[str, str]) -> Iterator[str]:
 def _method(row: Method, example: str, structs: dict[str, shape.StructType]) -> Iterator[str]:
     yield f"### {row.name}\n"
     yield f"{_DIRECTIONS[row.direction]}. {row.doc}\n"
+    if row.name in _RULES:
+        yield f"{_RULES[row.name]}\n"
     if row.params is None:
         yield "Params are not read.\n"
     else:
@@ -193,6 +195,15 @@ do not edit. JSON-RPC 2.0 in LSP framing (`Content-Length`) over the standard st
 [refold.d.ts](refold.d.ts) for TypeScript, and JSON Schema by `refold schema` or `daemon/schema`. The examples are messages as
 they go over the wire: a request and its reply, one a line. Members that are not required are absent rather than null.
 """
+
+_RULES: Final = {
+    "approval/request": """\
+A person decides, and sees what they decide. Whoever writes a client keeps three rules. A question takes no focus: it waits
+where the session is shown, and a message or a status line tells of it. Plain typing is no answer, nor is what was typed before
+the question could be read: an answer is a deliberate act, on the question that it is meant for. Nothing unseen is approved: the
+client shows all of `subject`, a new file too, with its name and size, and says so while a part was not on the screen.""",
+}
+"""What a client has to keep beyond the shapes of a method's messages."""
 
 _DIRECTIONS: Final = {"to-daemon": "Client to daemon", "to-client": "Daemon to client", "both": "Both directions"}
 
