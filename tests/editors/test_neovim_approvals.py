@@ -159,6 +159,20 @@ def test_a_new_file_is_shown_whole_as_a_diff_with_its_name_and_counts(place: Pla
     assert shown.endswith(f"? May write_file run? .envrc (new, +41 −0)\n{diff}".removesuffix("\n"))
 
 
+def test_a_question_that_fits_is_on_the_screen_with_all_its_lines_as_it_comes(place: Place) -> None:
+    call = {"name": "write_file", "arguments": {"path": "new.txt", "content": numbered(6)}, "id": "c1"}
+    place.script({"text": numbered(60), "calls": [call]}, SAY)
+    with Neovim(place) as nvim:
+        session = begun(nvim)
+        wait_question(nvim, "May write_file run? new.txt (new, +6 −0)")
+        nvim.command("redraw")
+        nvim.command("wincmd k")
+        assert str(nvim.lua("return vim.api.nvim_get_current_line()")).startswith("? May")
+        nvim.lua("vim.api.nvim_feedkeys('gA', 'xt', false)")
+        nvim.wait_turn(1)
+    assert outcomes(place, session) == [("allowed", "once")]
+
+
 def test_what_was_not_on_the_screen_is_not_allowed_unless_a_command_says_so(place: Place) -> None:
     writes(place, numbered(41))
     with Neovim(place) as nvim:

@@ -120,8 +120,8 @@ function Page:flush()
     self:_change(self.shown, self.shown, text)
     self.shown = self.stand
   end
-  self.scrolling:move(followers)
   self.marks:set()
+  self.scrolling:move(followers)
 end
 
 ---@param text string
