@@ -173,6 +173,35 @@ def test_a_question_that_fits_is_on_the_screen_with_all_its_lines_as_it_comes(pl
     assert outcomes(place, session) == [("allowed", "once")]
 
 
+@pytest.mark.parametrize(
+    "code",
+    [0xAD, 0x34F, 0x61C, 0x115F, 0x180B, 0x200B, 0x200D, 0x202E, 0x2066, 0x2800, 0x3164, 0xFE0F, 0xFEFF, 0xFFA0, 0xE0041],
+)
+def test_a_character_without_a_shape_is_made_visible(place: Place, code: int) -> None:
+    writes(place, f"héa{chr(code)}b\n", f"x{chr(code)}y.txt")
+    with Neovim(place) as nvim:
+        begun(nvim)
+        nvim.wait(f"{WAITING} == 1")
+        nvim.wait("require('refold.sessions').current.following.page.marks:first_question()")
+        nvim.command("RefoldQuestion")
+        nvim.command("redraw")
+        shown = nvim.lua(
+            """
+            local text = ''
+            for row = 1, vim.o.lines do
+              for column = 1, vim.o.columns do text = text .. vim.fn.screenstring(row, column) end
+              text = text .. '\\n'
+            end
+            return text
+            """
+        )
+        told = nvim.notes[0]
+    without = shown.replace(chr(code), "")
+    assert f"+héa<{code:02x}>b" in without
+    assert f"May write_file run? x<{code:02x}>y.txt" in without
+    assert f"<{code:02x}>" in told
+
+
 def test_what_was_not_on_the_screen_is_not_allowed_unless_a_command_says_so(place: Place) -> None:
     writes(place, numbered(41))
     with Neovim(place) as nvim:

@@ -173,7 +173,11 @@ def test_a_cursor_at_the_end_goes_to_the_question_that_comes_and_on_when_it_is_o
         come(decided('p1'))
         vim.api.nvim_win_set_cursor(window, { vim.api.nvim_win_get_cursor(window)[1] + 1, 0 })
         come(event('compact/end', {}))
-        come(decided('p2'), decided('p3'))
+        vim.api.nvim_win_set_cursor(window, { vim.api.nvim_buf_line_count(one.page.buffer), 0 })
+        come(asked('p5'))
+        vim.api.nvim_win_set_cursor(window, { vim.api.nvim_buf_line_count(one.page.buffer), 0 })
+        come(event('compact/end', {}))
+        come(decided('p2'), decided('p3'), decided('p5'))
         vim.api.nvim_win_set_cursor(window, { vim.api.nvim_buf_line_count(one.page.buffer), 0 })
         come(asked('p4'))
         come(decided('p4'))
@@ -182,4 +186,4 @@ def test_a_cursor_at_the_end_goes_to_the_question_that_comes_and_on_when_it_is_o
         """
     )
     question, remark = "? May x run? a … (2 lines)", "*The older part of the history was compacted for the model.*"
-    assert rows == [remark, question, question, question, "a", "a", question, "b", remark]
+    assert rows == [remark, question, question, question, "a", question, "b", "b", question, "b", remark]

@@ -2,6 +2,7 @@
 -- person answers in the chat or until they are settled elsewhere. Never takes focus, never reads a key. Must not know windows.
 
 local daemon = require("refold.daemon")
+local invisible = require("refold.invisible")
 local sessions = require("refold.sessions")
 local subject = require("refold.subject")
 
@@ -53,7 +54,7 @@ end
 local function one_line(text, ending)
   local width = vim.fn.strwidth
   local room = vim.v.echospace - width(ending)
-  text = vim.fn.strtrans((text:gsub("%s+", " ")))
+  text = invisible.written_out((text:gsub("%s+", " ")))
   if width(text) <= room then
     return text .. ending
   end

@@ -1,6 +1,7 @@
 -- Owns what is beside the text of one chat buffer: highlights, and what came of tool calls and questions, as virtual text.
 -- Knows places, not text: whoever moves or cuts text says so. What is asked for waits until `set`, when its text is there.
 
+local invisible = require("refold.invisible")
 local settings = require("refold.settings")
 
 local api = vim.api
@@ -78,6 +79,21 @@ end
 function Marks:ask(id, row, last)
   self.notes[id] = { row = row, last = last }
   self:say(id, {})
+  table.insert(self.waiting, function()
+    self:_reveal(row, last)
+  end)
+end
+
+---Show the characters that have no shape.
+---@param row integer
+---@param last integer
+function Marks:_reveal(row, last)
+  for at, line in ipairs(api.nvim_buf_get_lines(self.buffer, row, last + 1, true)) do
+    for _, one in ipairs(invisible.find(line)) do
+      local options = { virt_text = { { one[2], "NonText" } }, virt_text_pos = "inline" }
+      api.nvim_buf_set_extmark(self.buffer, NAMESPACE, row + at - 1, one[1], options)
+    end
+  end
 end
 
 ---Give the open question whose lines a row is one of.
