@@ -9,7 +9,7 @@ COMPILE := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate
 # How many processes share the tests. Tests wait for disks and daemons, so one more than there are cores.
 JOBS ?= $(shell $(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
 
-BENCH ?= startup store chunk_cost turn_growth header_deltas meter bench_dialects bench_rpc turns followers syncs kills
+BENCH ?= startup first_request store chunk_cost turn_growth header_deltas meter bench_dialects bench_rpc turns followers syncs kills
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -45,6 +45,7 @@ golden: .venv/.dev ## Write golden files and generated documents anew; read the 
 	$(BIN)/python -m tests.support.rpc_examples
 	$(BIN)/python -m tests.support.reference_page
 	$(BIN)/python -m tests.support.transcripts
+	$(BIN)/python -m tests.support.invariants_page
 
 bench: .venv/.dev ## Run the benchmarks and print their figures (BENCH="turns startup" for some)
 	@for name in $(BENCH); do echo "== $$name"; $(BIN)/python -m "tests.bench.$$name" || exit 1; done

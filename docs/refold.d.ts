@@ -25,8 +25,8 @@ export interface Requests {
   "session/delete": { params: SessionDeleteParams; result: null };
   /** Leave a session out of lists, or bring it back. */
   "session/archive": { params: SessionArchiveParams; result: null };
-  /** List sessions, the latest active first. */
-  "session/list": { params: SessionListParams; result: SessionListResult };
+  /** Let a session go on in another folder. */
+  "session/rehome": { params: SessionRehomeParams; result: SessionRehomeResult };
   /** Sum up the history. */
   "session/compact": { params: SessionCompactParams; result: SessionCompactResult };
   /** Change settings. */
@@ -35,16 +35,18 @@ export interface Requests {
   "session/rename": { params: SessionRenameParams; result: SeqResult };
   /** Tell the model something; asks nothing. */
   "session/inject": { params: SessionInjectParams; result: InputResult };
+  /** Take back an input that waits. */
+  "input/withdraw": { params: InputWithdrawParams; result: SeqResult };
   /** Accept a prompt; answered once on disk. */
   "turn/start": { params: TurnStartParams; result: TurnStartResult };
   /** Stop a turn; idempotent. */
   "turn/interrupt": { params: TurnInterruptParams; result: TurnInterruptResult };
   /** Wait for a turn's end; answers the `turn/end` event itself. */
   "turn/wait": { params: TurnWaitParams; result: EventOf<"turn/end"> };
-  /** Take back an input that waits. */
-  "input/withdraw": { params: InputWithdrawParams; result: SeqResult };
   /** Say whether a call may run. */
   "approval/answer": { params: ApprovalAnswerParams; result: SeqResult };
+  /** Ask a person whether a call may run. */
+  "approval/request": { params: ApprovalRequestParams; result: ApprovalRequestResult };
   /** Follow a session's log. */
   "event/subscribe": { params: EventSubscribeParams; result: EventSubscribeResult };
   /** Stop following. */
@@ -53,8 +55,12 @@ export interface Requests {
   "request/rebuild": { params: RequestRebuildParams; result: RequestRebuildResult };
   /** Say what broke a prefix. */
   "request/explain": { params: RequestExplainParams; result: RequestExplainResult };
+  /** List the requests that were sent. */
+  "request/list": { params: RequestListParams; result: RequestListResult };
   /** Prove a log against its own records. */
   "log/verify": { params: LogVerifyParams; result: LogVerifyResult };
+  /** List sessions, the latest active first. */
+  "session/list": { params: SessionListParams; result: SessionListResult };
   /** Say what begins each request. */
   "prefix/compose": { params: PrefixComposeParams; result: PrefixComposeResult };
   /** Say how full a model's window is. */
@@ -67,8 +73,6 @@ export interface Requests {
   "daemon/health": { params: NoParams; result: DaemonHealthResult };
   /** Give this table as JSON Schema. */
   "daemon/schema": { params: NoParams; result: DaemonSchemaResult };
-  /** Ask a person whether a call may run. */
-  "approval/request": { params: ApprovalRequestParams; result: ApprovalRequestResult };
 }
 
 /** Every notification, by its method, with who sends it. */
@@ -79,12 +83,6 @@ export interface Notifications {
   "exit": { params: object | undefined; direction: "to-daemon" };
   /** Cancel a request; never a turn. */
   "$/cancelRequest": { params: CancelParams; direction: "both" };
-  /** Interrupt a turn by its token. */
-  "window/workDoneProgress/cancel": { params: ProgressCancelParams; direction: "to-daemon" };
-  /** How much to tell of what the daemon does. */
-  "$/setTrace": { params: SetTraceParams; direction: "to-daemon" };
-  /** What the daemon did, for a client that asked. */
-  "$/logTrace": { params: LogTraceNotice; direction: "to-client" };
   /** The next events of a subscription. */
   "session/events": { params: SessionEventsNotice; direction: "to-client" };
   /** A session's status is another one. */
@@ -93,6 +91,12 @@ export interface Notifications {
   "session/trouble": { params: SessionTroubleNotice; direction: "to-client" };
   /** How a turn with a `workDoneToken` goes on. */
   "$/progress": { params: ProgressNotice; direction: "to-client" };
+  /** What the daemon did, for a client that asked. */
+  "$/logTrace": { params: LogTraceNotice; direction: "to-client" };
+  /** Interrupt a turn by its token. */
+  "window/workDoneProgress/cancel": { params: ProgressCancelParams; direction: "to-daemon" };
+  /** How much to tell of what the daemon does. */
+  "$/setTrace": { params: SetTraceParams; direction: "to-daemon" };
 }
 
 /** The data of every type of event. */
@@ -116,6 +120,7 @@ export interface EventData {
   "request/header-delta": RequestHeaderDelta;
   "request/sent": RequestSent;
   "llm/retry": LlmRetry;
+  "model/window": ModelWindow;
   "plugin/failed": PluginFailed;
   "approval/asked": ApprovalAsked;
   "approval/decided": ApprovalDecided;
@@ -123,7 +128,6 @@ export interface EventData {
   "compact/summary": CompactSummary;
   "compact/end": CompactEnd;
   "session/title": SessionTitle;
-  "todo/write": TodoWrite;
 }
 
 /** An event of one type, as it is stored and sent. `time` is Unix epoch ms, `sources` ranges of seqs. */
@@ -205,8 +209,8 @@ export type ErrorKind =
   | "blob.unknown"
   | "turn.mismatch"
   | "input.unknown"
+  | "input.pending"
   | "approval.settled"
-  | "tool.unknown"
   | "tool.exists"
   | "interrupted"
   | "invariant"
@@ -288,6 +292,7 @@ export interface ClientCapabilities {
   general?: GeneralCapabilities;
   textDocument?: object;
   workspace?: object;
+  window?: object;
 }
 
 /** The part of the client's capabilities that is about the connection; `positionEncodings` by preference. */
@@ -297,7 +302,8 @@ export interface GeneralCapabilities {
 
 /**
  * refold's own settings for this connection. `model` is `provider/model`; `store` is a path;
- * `onDisconnect` says what happens to a running turn when the client goes.
+ * `onDisconnect` says what happens to a running turn when the client goes. With `waitForCommands` each command of
+ * `workspace/executeCommand` is answered at its turn's end, for clients that take edits only while they wait for the answer.
  *
  * There is no option for a configuration file: editors take these options from the workspace that they show, and a cloned
  * repository must not be able to name providers.
@@ -306,11 +312,13 @@ export interface InitializationOptions {
   model?: string;
   store?: string;
   onDisconnect?: "cancel" | "finish";
+  waitForCommands?: boolean;
 }
 
 /**
  * `session/open`. `tail` and `durable` are the seqs of the last accepted and the last durable event, −1 for none.
- * `instance` and `writer` are there when it was opened for writing. Pending inputs are in the order of acceptance.
+ * `instance` and `writer` are there when it was opened for writing. Pending inputs are in the order of acceptance; `grants`
+ * are the tools that were allowed for the session.
  */
 export interface SessionOpenResult {
   session: string;
@@ -321,11 +329,12 @@ export interface SessionOpenResult {
   pendingInputs: PendingInput[];
   instance?: number;
   writer?: string;
+  grants?: string[];
 }
 
 /**
- * What is known of a session beside its events. Times are Unix epoch ms; `usage` is in tokens; `model` is
- * `provider/model`, the last one used or set. An absent number is 0.
+ * What is known of a session beside its events. Times are Unix epoch ms; `usage` is in tokens, `inherited`
+ * of a fork what its parent's events cost; `model` is `provider/model`, the last one used or set. An absent number is 0.
  */
 export interface SessionInfo {
   cwd: string;
@@ -337,6 +346,7 @@ export interface SessionInfo {
   usage?: UsageTotals;
   parent?: ForkOrigin;
   archived?: boolean;
+  inherited?: UsageTotals;
 }
 
 /** Tokens of all replies and summaries of a log, in the disjoint buckets of Usage. Unknown buckets count as nothing here. */
@@ -357,7 +367,9 @@ export interface ForkOrigin {
 /**
  * `status` is `idle`, `running`, `waiting` (for an approval), `compacting` or `broken` (its log cannot be written).
  *
- * `turn` and `step` are the open ones. Calls and approvals are in the order in which they were asked for.
+ * `turn` and `step` are the open ones. Calls and approvals are in the order in which they were asked for. `unmetered`, in
+ * the answer to `session/open` alone: nobody stated the window of the model, so the session is not metered and never
+ * compacted.
  */
 export interface Status {
   status: StatusWord;
@@ -365,6 +377,7 @@ export interface Status {
   step?: number;
   openCalls?: string[];
   openApprovals?: string[];
+  unmetered?: boolean;
 }
 
 /** An input that waits; `seq` is that of its `input/accepted`. */
@@ -486,7 +499,7 @@ export interface Replay {
 
 /**
  * One thing that a person sees. `kind` is `user`, `context`, `steering`, `assistant`, `tool`, `blocked`,
- * `compaction` or `end`; the set is open. `seq` is that of the event it comes from.
+ * `pending`, `compaction` or `end`; the set is open. `seq` is that of the event it comes from.
  */
 export interface TranscriptEntry {
   seq: number;
@@ -636,12 +649,14 @@ export interface SessionForkResult {
 
 /**
  * `session/fork`: the new session begins with the events 0…`at` of `session`; with all of them where there is no `at`.
- * Of a session that another process writes, what is on disk can be forked. `title` is the new session's.
+ * Of a session that another process writes, what is on disk can be forked. `title` is the new session's, `cwd` its folder (an
+ * absolute path or a `file:` URI) where that is not its parent's.
  */
 export interface SessionForkParams {
   session: string;
   at?: number;
   title?: string;
+  cwd?: string;
 }
 
 /** `session/delete`: for good. Forks of the session keep what they inherited. */
@@ -655,39 +670,18 @@ export interface SessionArchiveParams {
   archived?: boolean;
 }
 
-/** `session/list`: `next` is the cursor of the next page, absent on the last. */
-export interface SessionListResult {
-  sessions: SessionRow[];
-  next?: string;
-}
-
-/** A session in a list. `status` is a word of Status; `usage` is in tokens. */
-export interface SessionRow {
-  session: string;
+/** `session/rehome`: the folder of the session from now on. */
+export interface SessionRehomeResult {
   cwd: string;
-  createdAt: number;
-  lastActivity: number;
-  tail: number;
-  turns: number;
-  status: StatusWord;
-  title?: string;
-  model?: string;
-  usage?: UsageTotals;
-  parent?: ForkOrigin;
-  archived?: boolean;
 }
 
 /**
- * `session/list`: the most recently active first, `limit` at most, going on behind `cursor` (the `next` of the page
- * before). `cwd` keeps the sessions of one folder, `text` those in whose title or prompts it stands, whatever its case. A page
- * may be short, even empty, and have a next one: it looks at so many sessions, and reads so much of their logs, only.
+ * `session/rehome`: the session goes on in the folder `cwd` (an absolute path or a `file:` URI), because its own was moved
+ * or renamed. Refused while a turn runs; a session that is open stays open, and whoever follows it subscribes anew.
  */
-export interface SessionListParams {
-  limit: number;
-  cwd?: string;
-  text?: string;
-  archived?: boolean;
-  cursor?: string;
+export interface SessionRehomeParams {
+  session: string;
+  cwd: string;
 }
 
 /**
@@ -716,13 +710,17 @@ export interface SessionConfigureResult {
   seq: number;
 }
 
-/** The settings in force from here on; an absent one is the configuration's. `model` is `provider/model`. */
+/**
+ * The settings in force from here on; an absent one is the configuration's. `model` is `provider/model`. `revoked` names
+ * tools that were allowed for the session and are asked about again.
+ */
 export interface SessionSettings {
   model?: string;
   effort?: string;
   permissions?: PermissionSettings;
   limits?: LimitSettings;
   compaction?: CompactionSettings;
+  revoked?: string[];
 }
 
 /** What may run without asking; `mode` is a word of the configuration. */
@@ -752,7 +750,8 @@ export interface SessionConfigureParams {
 }
 
 /**
- * What to change; an absent member stays as it is. `model` is `provider/model`. Another permission mode is told to the
+ * What to change; an absent member stays as it is. `revoke` names tools that were allowed for the session and are asked
+ * about again from the next call on. `model` is `provider/model`. Another permission mode is told to the
  * model as context and holds for calls from then on: a question that is open stays open. `tools: now` lets new and changed
  * tools join with the next request, which pays its history anew.
  */
@@ -763,6 +762,7 @@ export interface ConfigurePatch {
   limits?: LimitParams;
   tools?: "now";
   compaction?: CompactionParams;
+  revoke?: string[];
 }
 
 /** A change that is recorded, durably, at `seq`. */
@@ -800,6 +800,12 @@ export interface TextInput {
 export interface InjectSource {
   kind: "client" | "file" | "plugin" | "tool";
   name?: string;
+}
+
+/** `input/withdraw`: take back an input that waits. */
+export interface InputWithdrawParams {
+  session: string;
+  input: string;
 }
 
 /** `turn/start`: the input is durable at `seq`; `turn` is there when it started one. */
@@ -840,19 +846,13 @@ export interface TurnInterruptParams {
 
 /**
  * `turn/wait`: for the end of a turn, or of the turn that an input starts. Answered with an error as soon as that can no
- * longer come: `input.unknown` when the input was withdrawn or has joined a turn, `session.readOnly` when the session was
- * closed or deleted while the input still waited.
+ * longer come: `input.unknown` when the input was withdrawn or has joined a turn, `input.pending` when it waits since an
+ * earlier process, `session.readOnly` when the session was closed or deleted while the input still waited.
  */
 export interface TurnWaitParams {
   session: string;
   turn?: number;
   input?: string;
-}
-
-/** `input/withdraw`: take back an input that waits. */
-export interface InputWithdrawParams {
-  session: string;
-  input: string;
 }
 
 /**
@@ -864,6 +864,41 @@ export interface ApprovalAnswerParams {
   approval: string;
   outcome: "allowed" | "denied";
   scope?: "once" | "session";
+}
+
+/** `approval/request`: the id of the option that was chosen. */
+export interface ApprovalRequestResult {
+  option: string;
+}
+
+/**
+ * `approval/request`: a call waits until somebody says whether it may run. `approval` is its durable id, the same when the
+ * question is asked again. `subject` is exactly what would happen. A reply that names none of the `options`, an error, or
+ * none within `deadlineMs` milliseconds is `default`. Cancelled when the question is settled elsewhere.
+ */
+export interface ApprovalRequestParams {
+  session: string;
+  approval: string;
+  turn: number;
+  callId: string;
+  tool: string;
+  subject: ApprovalSubject;
+  options: ApprovalOption[];
+  default: string;
+  deadlineMs?: number;
+}
+
+/** What exactly would happen: `kind` is `command`, `diff`, `path` or `text`. */
+export interface ApprovalSubject {
+  kind: "command" | "diff" | "path" | "text";
+  text: string;
+}
+
+/** One thing that can be answered: `id` is what the reply names, `label` is for a person, in English. */
+export interface ApprovalOption {
+  id: string;
+  kind: "allowOnce" | "allowSession" | "deny";
+  label: string;
 }
 
 /** `event/subscribe`. `writer` is absent for a session that nobody ever wrote. */
@@ -922,12 +957,12 @@ export interface RequestRebuildParams {
  * `verdict`: `first`; `kept`: all bytes of the earlier body are there but its closing brackets; `break`: they are not;
  * `moved`: they are, but went to another provider; `provider`: they are, and the provider reports clearly fewer tokens as
  * cached than it had read; `summary`: the same, and it was asked for a summary in between, whose request may have taken their
- * place; `unknown`: they are, and the provider's figures do not tell. `reasons` are sentences, the nearest first. Tokens are
- * those that the provider reported, absent where it did not.
+ * place; `unknown`: they are, and the provider's figures do not tell; `apart`: a summary's request, compared with none.
+ * `reasons` are sentences, the nearest first. Tokens are those that the provider reported, absent where it did not.
  */
 export interface RequestExplainResult {
   request: ExplainedRequest;
-  verdict: "break" | "first" | "kept" | "moved" | "provider" | "summary" | "unknown";
+  verdict: "apart" | "break" | "first" | "kept" | "moved" | "provider" | "summary" | "unknown";
   causes: ExplainedCause[];
   reasons: string[];
   against?: ExplainedRequest;
@@ -937,13 +972,17 @@ export interface RequestExplainResult {
   cachedTokens?: number;
 }
 
-/** A request that was sent: its step, the attempt, the seq of its `request/sent`, the bytes of its body. */
+/**
+ * A request that was sent: its step, the attempt, the seq of its `request/sent`, the bytes of its body. One for a summary,
+ * in `refold cache --json` alone, has the step 0.0 and the seq of its `compact/start` as `compaction`.
+ */
 export interface ExplainedRequest {
   turn: number;
   step: number;
   attempt: number;
   seq: number;
   bytes: number;
+  compaction?: number;
 }
 
 /**
@@ -992,9 +1031,52 @@ export interface StepPlace {
   step: number;
 }
 
+/** `request/list`: one row a request, oldest first; `next` is the `after` of the next page, absent on the last. */
+export interface RequestListResult {
+  requests: SentRow[];
+  next?: number;
+}
+
+/**
+ * A request that was sent; `seq` is that of its `request/sent`, `time` its Unix epoch ms. `purpose` is `step` or `summary`.
+ *
+ * `turn` and `step` say for which step, `compaction` is the seq of the `compact/start` of a summary. `sha256` is that of the
+ * body, which has `bytes`; `digest` that of the canonical request. `usage` has the tokens by bucket, as the provider reported
+ * them; absent where it did not. `durationMs` lasts to the `end`, both absent while there is none: for a whole reply the
+ * reason of its finish, `interrupted` for one that was stopped, for a failure the kind of its error, for a summary that was
+ * thrown away `failed`. `inherited`: the request is the parent's of this fork.
+ */
+export interface SentRow {
+  seq: number;
+  time: number;
+  purpose: string;
+  attempt: number;
+  model: string;
+  dialect: string;
+  bytes: number;
+  sha256: string;
+  digest: string;
+  turn?: number;
+  step?: number;
+  compaction?: number;
+  usage?: Usage;
+  durationMs?: number;
+  end?: string;
+  inherited?: boolean;
+}
+
+/** `request/list`: the requests that were sent behind the event `after` (absent: from the first on), at most `limit`. */
+export interface RequestListParams {
+  session: string;
+  after?: number;
+  limit?: number;
+}
+
 /**
  * `log/verify`: how many events and requests were checked, how many requests came out equal, how many were of an
- * encoder version that this release does not ship; the first mismatch, if any.
+ * encoder version that this release does not ship; the first mismatch, if any. `inherited` of the requests are the parent's of
+ * this fork. `differences` are all mismatches in the order of the log, on the wire the first 1,000. `refold verify --json`
+ * prints the same members, and besides `session` and `verified`.
  */
 export interface LogVerifyResult {
   events: number;
@@ -1002,6 +1084,8 @@ export interface LogVerifyResult {
   equal: number;
   unshipped: number;
   mismatch?: Mismatch;
+  inherited?: number;
+  differences?: Mismatch[];
 }
 
 /**
@@ -1019,6 +1103,47 @@ export interface Mismatch {
 /** `log/verify`: the whole log. */
 export interface LogVerifyParams {
   session: string;
+}
+
+/** `session/list`: `next` is the cursor of the next page, absent on the last. */
+export interface SessionListResult {
+  sessions: SessionRow[];
+  next?: string;
+}
+
+/**
+ * A session in a list. `status` is a word of Status; `usage` is in tokens, `inherited` of a fork what its parent's events
+ * cost, which `usage` does not count again.
+ */
+export interface SessionRow {
+  session: string;
+  cwd: string;
+  createdAt: number;
+  lastActivity: number;
+  tail: number;
+  turns: number;
+  status: StatusWord;
+  title?: string;
+  model?: string;
+  usage?: UsageTotals;
+  parent?: ForkOrigin;
+  archived?: boolean;
+  inherited?: UsageTotals;
+}
+
+/**
+ * `session/list`: the most recently active first, `limit` at most, going on behind `cursor` (the `next` of the page
+ * before). `cwd` keeps the sessions of one folder, `moved` those whose folder is not there any more, `text` those in whose
+ * title or prompts it stands, whatever its case. A page may be short, even empty, and have a next one: it looks at so many
+ * sessions, and reads so much of their logs, only.
+ */
+export interface SessionListParams {
+  limit: number;
+  cwd?: string;
+  text?: string;
+  archived?: boolean;
+  cursor?: string;
+  moved?: boolean;
 }
 
 /**
@@ -1081,7 +1206,10 @@ export interface MeterNode {
   tokens: number;
 }
 
-/** A call that the provider counted: its step, the seq of its reply, and the `tokens` of its prompt and output. */
+/**
+ * A call that the provider counted: its step, the seq of its reply, and the `tokens` of its prompt and output; after a
+ * compaction of its prompt alone, where it is the first call that was counted.
+ */
 export interface MeterAnchor {
   turn: number;
   step: number;
@@ -1207,60 +1335,9 @@ export interface DaemonSchemaResult {
   schema: { methods: object; types: object };
 }
 
-/** `approval/request`: the id of the option that was chosen. */
-export interface ApprovalRequestResult {
-  option: string;
-}
-
-/**
- * `approval/request`: a call waits until somebody says whether it may run. `approval` is its durable id, the same when the
- * question is asked again. `subject` is exactly what would happen. A reply that names none of the `options`, an error, or
- * none within `deadlineMs` milliseconds is `default`. Cancelled when the question is settled elsewhere.
- */
-export interface ApprovalRequestParams {
-  session: string;
-  approval: string;
-  turn: number;
-  callId: string;
-  tool: string;
-  subject: ApprovalSubject;
-  options: ApprovalOption[];
-  default: string;
-  deadlineMs?: number;
-}
-
-/** What exactly would happen: `kind` is `command`, `diff`, `path` or `text`. */
-export interface ApprovalSubject {
-  kind: "command" | "diff" | "path" | "text";
-  text: string;
-}
-
-/** One thing that can be answered: `id` is what the reply names, `label` is for a person, in English. */
-export interface ApprovalOption {
-  id: string;
-  kind: "allowOnce" | "allowSession" | "deny";
-  label: string;
-}
-
 /** `$/cancelRequest`: the request to cancel. */
 export interface CancelParams {
   id: number | string;
-}
-
-/** `window/workDoneProgress/cancel`. */
-export interface ProgressCancelParams {
-  token: number | string;
-}
-
-/** `$/setTrace`: how much the client wants to hear of what the daemon does. */
-export interface SetTraceParams {
-  value: "messages" | "off" | "verbose";
-}
-
-/** `$/logTrace`: a request was answered; with the trace `verbose`, `verbose` holds its params as JSON text. */
-export interface LogTraceNotice {
-  message: string;
-  verbose?: string;
 }
 
 /**
@@ -1294,7 +1371,8 @@ export interface SessionsChangedNotice {
 
 /**
  * `session/trouble`: the log of a session cannot be written, or can again, or a subscription cannot go on. It is about
- * the log and not in it.
+ * the log and not in it. Also, once, that nobody stated the window of the session's model (`model.unconfigured`): then nothing
+ * of the session is metered or compacted.
  *
  * `kind` is an error kind, or `cleared` when a later commit succeeded; `durable` the seq of the last durable event (−1 for
  * a session that is not there any more); `subscription` names the one that ends with this, where one does.
@@ -1322,6 +1400,22 @@ export interface WorkDone {
   title?: string;
   message?: string;
   cancellable?: boolean;
+}
+
+/** `$/logTrace`: a request was answered; with the trace `verbose`, `verbose` holds its params as JSON text. */
+export interface LogTraceNotice {
+  message: string;
+  verbose?: string;
+}
+
+/** `window/workDoneProgress/cancel`. */
+export interface ProgressCancelParams {
+  token: number | string;
+}
+
+/** `$/setTrace`: how much the client wants to hear of what the daemon does. */
+export interface SetTraceParams {
+  value: "messages" | "off" | "verbose";
 }
 
 /** A loop instance begins; what stands before was inherited. `reason` is `new`, `resume` or `fork`. */
@@ -1460,8 +1554,9 @@ export interface UsageChunk {
 }
 
 /**
- * The positive end of a reply. `reason` is `stop`, `length`, `tool-calls`, `content-filter`, `refusal` or `other`;
- * `raw` is the provider's own word where it is another one.
+ * The end of a reply. `reason` is `stop`, `length`, `tool-calls`, `content-filter`, `refusal`, `pause` (for a tool of
+ * the provider's own), `aborted` (the provider gave up) or `other`; `raw` is the provider's own word where it is another
+ * one.
  */
 export interface FinishChunk {
   type: "finish";
@@ -1471,7 +1566,8 @@ export interface FinishChunk {
 
 /**
  * A reply, whole or (with `interrupted`) as far as it came. `finish` is a reason of FinishChunk; `other` where the
- * stream gave none. Its event's `sources` are the chunks of this attempt, `[]` when the provider sent none.
+ * stream gave none. Its event's `sources` are the chunks of this attempt, `[]` when the provider sent none. `written`: the
+ * model wrote its calls as text, which those chunks hold.
  */
 export interface AssistantMessage {
   turn: number;
@@ -1483,6 +1579,7 @@ export interface AssistantMessage {
   usage?: Usage;
   interrupted?: boolean;
   replay?: Replay;
+  written?: boolean;
 }
 
 /** A call is about to run. `arguments` is the model's text after the adapter's named repairs. */
@@ -1563,6 +1660,17 @@ export interface LlmRetry {
   delayMs: number;
 }
 
+/**
+ * A model's server said how large its window is, in tokens. `from` is the answer in which it stood: `models`, `props`,
+ * `ps`, `loaded` or `info`.
+ */
+export interface ModelWindow {
+  provider: string;
+  model: string;
+  contextWindow: number;
+  from: string;
+}
+
 /** A plugin failed at a seam and the loop went on as that seam says: without it, or by refusing what it guarded. */
 export interface PluginFailed {
   plugin: string;
@@ -1607,26 +1715,22 @@ export interface CompactSummary {
   usage?: Usage;
 }
 
-/** A compaction is over; with `error` it changed nothing. */
+/** A compaction is over; with `error` it changed nothing. `unused` are the summaries that were paid for and thrown away. */
 export interface CompactEnd {
   error?: TurnError;
+  unused?: UnusedSummary[];
+}
+
+/** What the summary of request `attempt` of a compaction cost, which did not land. */
+export interface UnusedSummary {
+  attempt: number;
+  usage: Usage;
 }
 
 /** The session's name; the last one wins. */
 export interface SessionTitle {
   title: string;
   by: Source;
-}
-
-/** The whole plan; the last one wins. */
-export interface TodoWrite {
-  todos: Todo[];
-}
-
-/** One line of a plan: `status` is `pending`, `in_progress` or `completed`. */
-export interface Todo {
-  content: string;
-  status: "pending" | "in_progress" | "completed";
 }
 
 /** Take the closed positional range between two current surface nodes, `start` and `end`, and put this event there. */

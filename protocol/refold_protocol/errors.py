@@ -1,4 +1,4 @@
-"""Owns the tree of errors that cross refold's layers, and the kinds by which clients tell them apart.
+"""Tree of errors that cross refold's layers, and the kinds by which clients tell them apart.
 
     RefoldError                      kind            whose doing
     ├─ InvalidJsonError              invariant       theirs: text that is not lossless JSON
@@ -25,8 +25,8 @@
     │  └─ BlobUnknownError               blob.unknown
     ├─ TurnMismatchError             turn.mismatch
     ├─ InputUnknownError             input.unknown
+    ├─ InputPendingError             input.pending
     ├─ ApprovalSettledError          approval.settled
-    ├─ ToolUnknownError              tool.unknown
     ├─ PluginError                   plugin.failed   theirs: a plugin, named with its seam
     └─ ProviderError                 provider.*, model.unconfigured
 
@@ -56,8 +56,8 @@ KINDS: Final[dict[str, str]] = {
     "blob.unknown": "no bytes with that digest",
     "turn.mismatch": "no such turn, or not the running one",
     "input.unknown": "no such pending input",
+    "input.pending": "the input waits since an earlier process, and runs only when it is started",
     "approval.settled": "the approval was decided before",
-    "tool.unknown": "no such tool",
     "tool.exists": "a tool of that name exists",
     "interrupted": "the process ended before the work did",
     "invariant": "a rule of refold itself was broken",
@@ -239,16 +239,17 @@ class InputUnknownError(RefoldError):
     kind = "input.unknown"
 
 
+class InputPendingError(RefoldError):
+    """The input waits since an earlier process. Nothing runs it by itself: `turn/start` with it does, `input/withdraw` takes it
+    back."""
+
+    kind = "input.pending"
+
+
 class ApprovalSettledError(RefoldError):
     """The question was answered before, or was never asked."""
 
     kind = "approval.settled"
-
-
-class ToolUnknownError(RefoldError):
-    """No tool of that name."""
-
-    kind = "tool.unknown"
 
 
 class PluginError(RefoldError):
@@ -258,7 +259,8 @@ class PluginError(RefoldError):
 
 
 class ProviderError(RefoldError):
-    """A model provider failed. `error_kind` is one of the `provider.*` kinds or `model.unconfigured`."""
+    """A model provider failed. `error_kind` is one of the `provider.*` kinds or `model.unconfigured`; `lasting` tells that it
+    stays so until somebody changes something here."""
 
     kind = "provider.rejected"
 
@@ -270,12 +272,14 @@ class ProviderError(RefoldError):
         status: int | None = None,
         retry_after_ms: int | None = None,
         request_id: str | None = None,
+        lasting: bool = False,
     ) -> None:
         super().__init__(message, status=status, retryAfterMs=retry_after_ms, requestId=request_id)
         self._kind = kind
         self.status = status
         self.retry_after_ms = retry_after_ms
         self.request_id = request_id
+        self.lasting = lasting
 
     @property
     def error_kind(self) -> str:

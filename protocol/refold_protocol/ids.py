@@ -1,4 +1,4 @@
-"""Owns the types of identities. Makes none of them: ids come in as arguments (see store.md's rules in ARCHITECTURE.md).
+"""Types of identities. Makes none of them: ids come in as arguments.
 
 Text identities are NewTypes, so that a session id cannot be passed where an input id is meant. Sequence numbers, turns,
 steps, attempts and instances are plain integers: they are counted with, and a NewType would be lost at the first sum.

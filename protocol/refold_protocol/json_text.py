@@ -1,4 +1,4 @@
-"""Owns opaque JSON: values that refold carries but does not interpret, kept as their text.
+"""Opaque JSON: values that refold carries but does not interpret, kept as their text.
 
 Text is checked once, where it enters, by the standard library's scanner: msgspec keeps the last of two duplicate keys
 without a word, so it cannot be the judge. After that the text is never parsed and written again, which keeps it exact,
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, NewType, NoReturn, cast
 
 from refold_protocol.errors import InvalidJsonError
@@ -21,11 +22,18 @@ MAX_DEPTH = 256
 text which one process accepted can be read by every other one, whatever its stack looks like at that moment."""
 
 
+MAX_VALUES = 2_000_000
+"""Most values of one text, keys not counted: each takes some hundred bytes while the text is checked."""
+
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+"""A string, or what was begun as one and does not end."""
+
+
 def check_json(text: str) -> JsonText:
     """Accept `text` as lossless JSON and return it unchanged.
 
     Raises InvalidJsonError for anything that does not survive a round trip: broken syntax, NaN, infinities (also `1e999`),
-    duplicate keys, lone surrogates, nesting deeper than MAX_DEPTH.
+    duplicate keys, lone surrogates, nesting deeper than MAX_DEPTH, more than MAX_VALUES values.
     """
     parse_strict(text)
     return JsonText(text)
@@ -33,6 +41,7 @@ def check_json(text: str) -> JsonText:
 
 def parse_strict(text: str) -> Any:
     """Parse `text` under the rules of `check_json`. Raises InvalidJsonError, whose message says what is wrong."""
+    _check_count(text)
     try:
         value = _DECODER.decode(text)
     except RecursionError:
@@ -93,6 +102,17 @@ def _holds_surrogate(value: Any) -> bool:
         elif isinstance(item, list):
             waiting.extend(cast("list[Any]", item))
     return False
+
+
+def _check_count(text: str) -> None:
+    """Refuse more values than may be built, before any is."""
+    if _values(text) > MAX_VALUES and _values(_STRING.sub("", text)) > MAX_VALUES:
+        raise InvalidJsonError(f"more than {MAX_VALUES:,} values")
+
+
+def _values(text: str) -> int:
+    """Count at least the values of a text; those that seem to stand in its strings are counted as well."""
+    return 0 if len(text) <= MAX_VALUES else sum(map(text.count, "[{,"))
 
 
 def _check_depth(value: Any) -> None:

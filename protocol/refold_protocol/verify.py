@@ -1,4 +1,15 @@
-"""The offline check: whether a log agrees with itself, and whether each request that it says was sent follows from it.
+"""Comparison of a log's lines with the digests that its records carry, so that a change is found where it is.
+
+A record's digest is the only one known between its ends. After a record that does not fit there are two ways to go on,
+from what it says and from what its lines give; the next digest that is met shows which of them was right, and with that
+what was changed. Pure: lines and digests come in, breaks go out.
+
+Pairing check: in a request, every call has exactly one result, and every result its call just before.
+
+Pairing goes by position within the step: ids may repeat across turns. Providers refuse a history that breaks this, for
+ever; so it is checked wherever a request is vouched for.
+
+The offline check: whether a log agrees with itself, and whether each request that it says was sent follows from it.
 
 Pure: it is fed the exact lines, oldest first, and keeps what the folds keep. It shares no cache with the process that wrote
 the log. Three verdicts on a body: equal, different, and not shipped, when this release lacks the encoder's version.
@@ -7,17 +18,124 @@ the log. Three verdicts on a body: equal, different, and not shipped, when this 
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from refold_protocol.chain_check import ChainCheck
 from refold_protocol.dialects.dialect import BodyEncoder
-from refold_protocol.dialects.registry import dialect_named, ships_encoder
+from refold_protocol.dialects.dialect_table import dialect_named, ships_encoder
 from refold_protocol.errors import RefoldError, SessionCorruptionError, SessionFormatUnsupportedError
-from refold_protocol.session.codec import decode_event
+from refold_protocol.session.append_only_list import AppendOnlyList
+from refold_protocol.session.codec import CHAIN_START, chain_step, decode_event
 from refold_protocol.session.events import EncoderId, Event, Replace, RequestHeaderDelta, RequestSent
-from refold_protocol.session.pairing import PairingCheck, pairing_faults
-from refold_protocol.session.rebuild import sent_request_of
-from refold_protocol.session.request import Request, RequestDigest, request_sha256
+from refold_protocol.session.messages import Message, ToolCallBlock, ToolResultBlock
+from refold_protocol.session.request import Request, RequestDigest, request_sha256, sent_request_of
 from refold_protocol.session.session_state import NO_EVENTS, SessionState, fold
+
+
+class Break(Struct, frozen=True, gc=False):
+    """A record whose lines do not give the digest that it carries: the seqs of its first and last event."""
+
+    first: int
+    last: int
+    message: str
+
+
+class ChainCheck:
+    """Checks the chain of one log. Feed every line, and tell where a record ends or is lost."""
+
+    def __init__(self) -> None:
+        self._digest: bytes | None = CHAIN_START
+        self._other: bytes | None = None
+        self._doubtful = False
+        self._breaks: list[Break] = []
+
+    @property
+    def digest(self) -> bytes | None:
+        """The digest after the lines so far, going on from what records say; None when that is not known."""
+        return self._digest
+
+    @property
+    def breaks(self) -> tuple[Break, ...]:
+        """The records that do not fit, in order."""
+        return tuple(self._breaks)
+
+    def feed(self, line: bytes) -> None:
+        """Go on by one line."""
+        if self._digest is not None:
+            self._digest = chain_step(self._digest, line)
+        if self._other is not None:
+            self._other = chain_step(self._other, line)
+
+    def end_record(self, first: int, last: int, digest: bytes, *, misplaced: bool = False) -> None:
+        """The record of the events `first` to `last` ends here and carries `digest`. `misplaced`: its lines say that they
+        belong elsewhere, and then so may its digest; the record behind it is not blamed for that."""
+        given = self._digest
+        if given is None or self.agrees(digest):
+            self._other = None
+        else:
+            self._breaks.append(Break(first, last, f"its lines give {given.hex()}, the record says {digest.hex()}"))
+            self._other = given
+        self._digest, self._doubtful = digest, misplaced
+
+    def agrees(self, digest: bytes) -> bool:
+        """Tell whether `digest` can be the one after the lines so far; if so, the last break is explained by it."""
+        if self._digest is None:
+            return True
+        if digest not in (self._digest, self._other):
+            return self._doubtful
+        if self._other is not None:
+            reason = "a line of it was changed" if digest == self._digest else "its lines are right, its digest was changed"
+            last = self._breaks[-1]
+            self._breaks[-1] = replace(last, message=f"{reason}: {last.message}")
+            self._other = None
+        return True
+
+    def lose(self, digest: bytes | None) -> None:
+        """Lines are missing here; `digest` is what a record says of the last of them, None where no record does."""
+        self._digest, self._other, self._doubtful = digest, None, False
+
+
+class PairingCheck:
+    """Checks requests of one log; of a request that extends the one before, only what is new."""
+
+    def __init__(self) -> None:
+        self._prefix: tuple[Message, ...] | None = None
+        self._history: AppendOnlyList[Message] = AppendOnlyList()
+        self._faults: list[str] = []
+        self._waiting: list[tuple[str, str]] = []
+        self._place = 0
+
+    def faults(self, request: Request) -> list[str]:
+        """Give a sentence for each call without a result and each result without a call; nothing when all pair."""
+        if request.header.message_prefix != self._prefix or not request.history.extends(self._history):
+            self._faults, self._waiting, self._place = [], [], 0
+            self._prefix, self._history = request.header.message_prefix, AppendOnlyList()
+            for message in self._prefix or ():
+                self._look(message)
+        for message in request.history.since(len(self._history)):
+            self._look(message)
+        self._history = request.history
+        return [*self._faults, *(f"call {call} ({name}) has no result" for call, name in self._waiting)]
+
+    def _look(self, message: Message) -> None:
+        results = [block for block in message.content if isinstance(block, ToolResultBlock)]
+        if self._waiting and not results:
+            before = f"before message {self._place}"
+            self._faults.extend(f"call {call} ({name}) has no result {before}" for call, name in self._waiting)
+            self._waiting = []
+        for result in results:
+            call = next((call for call in self._waiting if call[0] == result.tool_call_id), None)
+            if call is None:
+                asked = "which no call before it asks for"
+                self._faults.append(f"message {self._place} answers {result.tool_call_id}, {asked}")
+            else:
+                self._waiting.remove(call)
+        self._waiting.extend((block.id, block.name) for block in message.content if isinstance(block, ToolCallBlock))
+        self._place += 1
+
+
+def pairing_faults(request: Request) -> list[str]:
+    """Check one request from nothing."""
+    return PairingCheck().faults(request)
 
 
 class Difference(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -38,7 +156,8 @@ class Report(Struct, frozen=True, gc=False, rename="camel"):
     """What was checked: `events` that could be read, `requests` that could be rebuilt, `equal` ones whose bodies are the same
     to the byte, `not_shipped` ones whose canonical form is right but whose encoder this release does not have.
 
-    `head_digest` is in hex, empty where damage hides it; `differences` are sorted by place."""
+    `head_digest` is in hex, empty where damage hides it; `differences` are sorted by place. `inherited` of the requests are the
+    parent's of this fork."""
 
     events: int
     requests: int
@@ -46,6 +165,7 @@ class Report(Struct, frozen=True, gc=False, rename="camel"):
     not_shipped: int
     head_digest: str
     differences: tuple[Difference, ...]
+    inherited: int = 0
 
     @property
     def holds(self) -> bool:
@@ -54,9 +174,12 @@ class Report(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Verifier:
-    """Checks one log. Feed every line, tell where records end and what cannot be read, then ask for the report."""
+    """Checks one log, whose events up to `inherited` (−1: none) are its parent's. Feed every line, tell where records end and
+    what cannot be read, then ask for the report."""
 
-    def __init__(self) -> None:
+    def __init__(self, inherited: int = -1) -> None:
+        self._inherited_to = inherited
+        self._inherited = 0
         self._chain = ChainCheck()
         self._seq = 0
         self._unread = 0
@@ -115,7 +238,7 @@ class Verifier:
         found = sorted([*breaks, *self._differences, *ends], key=lambda one: one.seq)
         events, digest = self._seq - self._unread, self._chain.digest
         head = "" if digest is None else digest.hex()
-        return Report(events, self._requests, self._equal, self._not_shipped, head, tuple(found))
+        return Report(events, self._requests, self._equal, self._not_shipped, head, tuple(found), self._inherited)
 
     def _end(self, head_digest: str | None, tail: int | None) -> list[Difference]:
         last = self._seq - 1
@@ -146,13 +269,14 @@ class Verifier:
         try:
             self._state = fold(self._state, event)
             if isinstance(event.data, RequestSent):
-                self._check_request(seq, event.data, sent_request_of(self._state.horizon, event.data))
+                self._check_request(seq, event.data, sent_request_of(self._state.request_state, event.data))
         except RefoldError as error:
             self._differ(seq, _check_of(event), error.message)
             self._readable = False
 
     def _check_request(self, seq: int, sent: RequestSent, request: Request) -> None:
         self._requests += 1
+        self._inherited += seq <= self._inherited_to
         before = len(self._differences)
         step = sent.purpose == "step"  # of a summary nothing is kept: the requests of steps extend each other
         for fault in self._pairing.faults(request) if step else pairing_faults(request):

@@ -15,13 +15,21 @@ from typing import TypeAlias, cast
 
 import msgspec
 
-from refold_protocol.rpc.envelope import Request, decode_message, encode_result
+from refold_protocol.rpc.connection_state import Lifecycle
+from refold_protocol.rpc.envelope import RpcRequest, decode_message, encode_result
 from refold_protocol.rpc.framing import Frame, FrameEvent, FrameReader, encode_frame
-from refold_protocol.rpc.initialize import InitializeParams, initialize_result
-from refold_protocol.rpc.lifecycle import Lifecycle
-from refold_server.rpc.ancestors import open_ancestor
-from refold_server.rpc.descriptors import READ_BYTES, Descriptors, make_stderr_harmless, read_some, take_stdio, write_all
-from refold_server.rpc.handover import Handover
+from refold_protocol.rpc.initialize import InitializeParams
+from refold_protocol.rpc.initialize_reply import initialize_result
+from refold_server.rpc.descriptors import (
+    READ_BYTES,
+    Descriptors,
+    Handover,
+    make_stderr_harmless,
+    open_ancestor,
+    read_some,
+    take_stdio,
+    write_all,
+)
 
 Daemon: TypeAlias = Callable[[Handover], int]
 """Serves a connection to its end and gives the process's exit code."""
@@ -71,15 +79,15 @@ def answer_first(descriptors: Descriptors, arguments: tuple[str, ...] = ()) -> H
     if not write_all(descriptors.writing, encode_frame(encode_result(request.id, initialize_result(params)))):
         return None
     lifecycle.initialized()
-    backlog, raw = tuple(events[1:]), request.params
-    return msgspec.structs.replace(handover, backlog=backlog, initialize=params, raw_params=raw, editor=editor)
+    pending_writes, raw = tuple(events[1:]), request.params
+    return msgspec.structs.replace(handover, pending_writes=pending_writes, initialize=params, raw_params=raw, editor=editor)
 
 
-def _initialize_request(events: list[FrameEvent]) -> Request | None:
+def _initialize_request(events: list[FrameEvent]) -> RpcRequest | None:
     if not isinstance(events[0], Frame):
         return None
     message = decode_message(events[0].body)
-    return message if isinstance(message, Request) and message.method == "initialize" else None
+    return message if isinstance(message, RpcRequest) and message.method == "initialize" else None
 
 
 _PARAMS = msgspec.json.Decoder(InitializeParams)

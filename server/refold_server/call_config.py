@@ -13,7 +13,7 @@ from msgspec import Struct
 from refold_protocol.errors import ConfigError, ProviderError
 from refold_protocol.session.events import SessionSettings
 from refold_protocol.session.header import canonical_config
-from refold_protocol.session.header_types import CallConfig
+from refold_protocol.session.messages import CallConfig
 from refold_server.config import Config, Mode, ModelConfig, ProviderConfig
 from refold_server.config_faults import described, near
 
@@ -64,7 +64,7 @@ def call_config(config: Config, settings: SessionSettings) -> CallConfig:
             provider=found.provider.name,
             model=found.model,
             dialect=found.provider.dialect,
-            dialect_options=found.provider.options,
+            dialect_options=profile.options or found.provider.options,
             temperature=profile.temperature,
             top_p=profile.top_p,
             max_tokens=profile.max_output,

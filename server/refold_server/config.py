@@ -20,7 +20,7 @@ from msgspec.structs import fields
 
 from refold_protocol.errors import InvalidJsonError
 from refold_protocol.json_text import JsonText, compact_json
-from refold_protocol.session.density import Counting
+from refold_protocol.session.token_estimate import Counting
 
 
 class Names(Struct, frozen=True):
@@ -39,9 +39,12 @@ _PROVIDERS: Final = Names(
     "a provider's name is made of letters, digits, dots, dashes and underscores, at most 64 of them",
 )
 _MODELS: Final = Names("PROVIDER/MODEL", _MODEL, 'a model is named "provider/model"')
-_HEADERS: Final = Names("HEADER", r"\A[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z", "not a name that an HTTP header can have")
-
-_RETRIES: Final = "automatic retries"
+_HEADER: Final = r"\A[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z"
+_HEADERS: Final = Names("HEADER", _HEADER, "not a name that an HTTP header can have")
+_PARAMETERS: Final = Names("NAME", r"\A[!-~]+\Z", "not a name that a parameter can have")
+_VARIABLE: Final = r"\A[A-Za-z_][A-Za-z0-9_]*\Z"
+_NOT_THE_KEY: Final = "the name of an environment variable, not the key itself"
+_PROGRAM: Final = "an array: a program and its arguments"
 
 Text: TypeAlias = Annotated[str, Meta(pattern=_TEXT, extra={"expects": "a string that is not blank"})]
 Texts: TypeAlias = tuple[Annotated[str, Meta(min_length=1)], ...]
@@ -52,7 +55,10 @@ ModelName: TypeAlias = Annotated[
 ]
 Tokens: TypeAlias = Annotated[int, Meta(ge=1, le=2**53, extra={"unit": "tokens"})]
 Bytes: TypeAlias = Annotated[int, Meta(ge=1 << 20, le=1 << 46, extra={"unit": "bytes"})]
+Milliseconds: TypeAlias = Annotated[int, Meta(ge=1, le=86_400_000, extra={"unit": "milliseconds"})]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86_400, extra={"unit": "seconds"})]
+
+Command: TypeAlias = Annotated[tuple[Annotated[str, Meta(pattern=r"\A[^\x00]+\Z")], ...], Meta(min_length=1)]
 
 Mode: TypeAlias = Literal["ask", "allow", "deny"]
 """What happens with a call that changes something: a person is asked, it runs, it does not run."""
@@ -123,11 +129,16 @@ class StoreConfig(Struct, frozen=True):
 
 class ProviderConfig(Struct, frozen=True):
     """A server of models; `refold` asks it for every model that is named `NAME/…`. The embedded provider `rehearsal` is always
-    there. At most one of `key_env` and `key_command` is set."""
+    there. At most one of `key_env` and `key_command` is set; where neither gives a key, the one that `refold login` keeps is
+    used."""
 
     name: str
     dialect: Annotated[
-        Text, Meta(description="how the server is spoken to", extra={"expects": "the name of a dialect", "required": True})
+        Text,
+        Meta(
+            description="how the server is spoken to; required where no preset says it",
+            extra={"expects": "the name of a dialect"},
+        ),
     ]
     options: Annotated[
         JsonText,
@@ -139,29 +150,57 @@ class ProviderConfig(Struct, frozen=True):
     base_url: Annotated[
         str | None,
         Meta(
-            description="address of the server, with the path of its version",
+            description="address of the server, with the path of its version; required where no preset says it",
             extra={
                 "read": http_address,
                 "expects": "an http or https address",
                 "schema": {"type": "string", "pattern": "^https?://[^?#]+$"},
-                "required": True,
             },
         ),
     ] = None
+    preset: Annotated[
+        Text | None,
+        Meta(
+            description="a known server, whose settings hold where nothing else is set here",
+            extra={"expects": "the name of a preset"},
+        ),
+    ] = None
+    path: Annotated[
+        str | None,
+        Meta(
+            pattern=r"\A/[!-~]*\Z",
+            description="what follows the address; default: the dialect's. `{model}` stands for the model's name",
+            extra={"expects": "a path that begins with a slash"},
+        ),
+    ] = None
+    query: Annotated[
+        tuple[tuple[str, Annotated[str, Meta(pattern=r"\A[ -~]*\Z")]], ...],
+        Meta(
+            description="a parameter of every request's address",
+            extra={"names": _PARAMETERS, "expects": "a string of ASCII characters", "secret": True},
+        ),
+    ] = ()
     key_env: Annotated[
         str | None,
         Meta(
-            pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z",
+            pattern=_VARIABLE,
             description="environment variable that holds the key",
-            extra={"expects": "the name of an environment variable, not the key itself", "secret": True},
+            extra={"expects": _NOT_THE_KEY, "secret": True},
         ),
     ] = None
     key_command: Annotated[
-        tuple[Annotated[str, Meta(pattern=r"\A[^\x00]+\Z")], ...] | None,
+        Command | None,
         Meta(
-            min_length=1,
             description="program that prints the key, and its arguments; it is run without a shell",
-            extra={"expects": "an array: a program and its arguments", "secret": True},
+            extra={"expects": _PROGRAM, "secret": True},
+        ),
+    ] = None
+    key_header: Annotated[
+        str | None,
+        Meta(
+            pattern=_HEADER,
+            description="HTTP header that carries the key and nothing else; default: the dialect's",
+            extra={"expects": "the name of an HTTP header"},
         ),
     ] = None
     headers: Annotated[
@@ -171,6 +210,38 @@ class ProviderConfig(Struct, frozen=True):
             extra={"names": _HEADERS, "expects": "a string of ASCII characters", "secret": True},
         ),
     ] = ()
+    header_env: Annotated[
+        tuple[tuple[str, Annotated[str, Meta(pattern=_VARIABLE)]], ...],
+        Meta(
+            description="environment variable that holds the value of an HTTP header",
+            extra={"names": _HEADERS, "expects": _NOT_THE_KEY, "secret": True},
+        ),
+    ] = ()
+    header_command: Annotated[
+        tuple[tuple[str, Command], ...],
+        Meta(
+            description="program that prints the value of an HTTP header",
+            extra={"names": _HEADERS, "expects": _PROGRAM, "secret": True},
+        ),
+    ] = ()
+    proxy: Annotated[
+        str | None,
+        Meta(
+            pattern=r"\A(none|[!-~]+)\Z",
+            description='proxy through which the server is reached, or "none"; default: what the environment names',
+            extra={"expects": 'the address of a proxy, or "none"', "secret": True},
+        ),
+    ] = None
+    ca_file: Annotated[
+        AbsolutePath | None, Meta(description="file of certificates that are trusted besides the usual ones")
+    ] = None
+    client_cert: Annotated[AbsolutePath | None, Meta(description="file of the certificate that is shown to the server")] = None
+    client_key: Annotated[
+        AbsolutePath | None, Meta(description="file of that certificate's key; default: it is in the same file")
+    ] = None
+    timeouts: Annotated[
+        TimeoutsConfig | None, Meta(description="as `timeouts`, for this provider; what is not set is taken from there")
+    ] = None
 
 
 class CompactionConfig(Struct, frozen=True):
@@ -209,6 +280,13 @@ class ModelConfig(Struct, frozen=True):
         Meta(description="texts that end a reply", extra={"expects": "an array of strings, none of them empty"}),
     ] = None
     reasoning_effort: Annotated[Text | None, Meta(description="sent to the model, unless the session says otherwise")] = None
+    options: Annotated[
+        JsonText | None,
+        Meta(
+            description="settings of the dialect for this model; what is not set is taken from the provider",
+            extra={"read": plain_table, "expects": "a table", "schema": {"type": "object"}},
+        ),
+    ] = None
     extra: Annotated[
         JsonText | None,
         Meta(
@@ -242,11 +320,13 @@ class TimeoutsConfig(Struct, frozen=True):
 
 
 class RetryConfig(Struct, frozen=True):
-    """Automatic retries. This release has none: the one value that says so is accepted, and every other refused."""
+    """Further attempts of a request that failed before anything of the reply was shown. Waits double from `base_ms` to
+    `cap_ms`; what a server asks for (`Retry-After`) is waited for in any case, as long as the budget holds it."""
 
-    attempts: Annotated[Literal[1], Meta(description="most attempts of one request", extra={"missing": _RETRIES})] = 1
-    base_ms: Annotated[None, Meta(description="wait before the second attempt", extra={"missing": _RETRIES})] = None
-    cap_ms: Annotated[None, Meta(description="longest wait between two attempts", extra={"missing": _RETRIES})] = None
+    attempts: Annotated[int, Meta(ge=1, le=20, description="most attempts of one request; 1: none but the first")] = 4
+    base_ms: Annotated[Milliseconds, Meta(description="wait before the second attempt")] = 500
+    cap_ms: Annotated[Milliseconds, Meta(description="longest wait that refold chooses")] = 30_000
+    budget_s: Annotated[Seconds, Meta(description="no attempt begins later than this after the first one")] = 120.0
 
 
 class Written(Struct, frozen=True):
@@ -359,8 +439,7 @@ class Setting(Struct, frozen=True):
     """What the annotation of a field says. `kind` is its type, which msgspec checks; where a type cannot, `read` converts, and
     `schema` is the value's JSON Schema.
     `table` is the struct of a table of settings; `names` says that the user names the members, each one a `table` or a value
-    of `kind`. `expects` ends "KEY expects …" where the type does not say it; `secret` keeps the value out of every output;
-    `missing` names what this release does not have yet."""
+    of `kind`. `expects` ends "KEY expects …" where the type does not say it; `secret` keeps the value out of every output."""
 
     name: str
     description: str
@@ -373,8 +452,6 @@ class Setting(Struct, frozen=True):
     read: Callable[[object], object] | None = None
     schema: Mapping[str, object] | None = None
     secret: bool = False
-    required: bool = False
-    missing: str = ""
 
 
 @cache

@@ -6,17 +6,18 @@ Both are pure functions of the tree. Knows no files.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import Struct
 
-from refold_protocol.dialects.registry import DIALECTS
+from refold_protocol.dialects.dialect_table import DIALECTS
 from refold_server.call_config import DEFAULT_MODEL
 from refold_server.config import Config, Setting, settings_of
 from refold_server.config_faults import expected
+from refold_server.providers.presets import PRESETS
 
 
 def configuration_page() -> str:
@@ -45,6 +46,12 @@ def _page() -> Iterator[str]:
     for name, setting in top.items():
         if setting.table is not None:
             yield from _section((name,), setting, setting.table)
+    yield "## Presets\n"
+    yield "`providers.NAME.preset` takes these names. What a preset sets can be set beside it, and then goes before it.\n"
+    yield "| preset | address | key | further settings |\n| --- | --- | --- | --- |"
+    for name, preset in PRESETS.items():
+        yield _preset_row(name, preset)
+    yield ""
     yield "## Options of dialects\n"
     yield "`providers.NAME.options` takes these, with these defaults:\n"
     for name, dialect in DIALECTS.items():
@@ -65,11 +72,24 @@ def _section(prefix: tuple[str, ...], setting: Setting, table: type[Struct]) -> 
 def _rows(rows: list[tuple[str, Setting, str]]) -> Iterator[str]:
     yield "| setting | expects | default | meaning |\n| --- | --- | --- | --- |"
     for name, setting, default in rows:
-        later = f"; this release does not have {setting.missing} yet" if setting.missing else ""
-        needed = "required" if setting.required else default
-        cells = (f"`{name}`", expected(setting), needed, setting.description + later)
+        cells = (f"`{name}`", expected(setting), default, setting.description)
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
     yield ""
+
+
+def _preset_row(name: str, preset: Mapping[str, Any]) -> str:
+    address = f"`{preset['base_url']}`" if "base_url" in preset else "yours, in `base_url`"
+    key = f"`{preset['key_env']}`" if "key_env" in preset else "none"
+    further = {key: value for key, value in preset.items() if key not in ("dialect", "base_url", "key_env")}
+    settings = "; ".join(f"`{key} = {_toml(value)}`" for key, value in further.items())
+    return f"| `{name}` | {address} | {key} | {settings} |"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        rows = cast("dict[str, object]", value).items()
+        return "{ " + ", ".join(f"{key} = {json.dumps(row)}" for key, row in rows) + " }"
+    return json.dumps(value)
 
 
 def _shown(name: str, setting: Setting) -> str:
@@ -87,13 +107,11 @@ def _snake(options: dict[str, Any]) -> str:
 
 def _table_schema(table: type[Struct]) -> dict[str, Any]:
     rows = settings_of(table)
-    required = [name for name, row in rows.items() if row.required]
     return {
         "description": " ".join((table.__doc__ or "").split()),
         "type": "object",
         "additionalProperties": False,
         "properties": {name: _schema(row) for name, row in rows.items()},
-        **({"required": required} if required else {}),
     }
 
 

@@ -106,8 +106,6 @@ def expected(setting: Setting) -> str:
             return "true or false"
         case inspect.LiteralType():
             words = [json.dumps(value) for value in _literals(setting.kind)]
-            if setting.missing:
-                return f"{', '.join(words)}, or to be left out"
             return " or ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
         case inspect.IntType() | inspect.FloatType():
             noun = "whole number" if isinstance(kind, inspect.IntType) else "number"

@@ -16,11 +16,11 @@ from typing import Any, Final, TypeVar, cast
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
-from refold_protocol.dialects.registry import DIALECTS
+from refold_protocol.dialects.dialect_table import DIALECTS
 from refold_protocol.errors import ConfigError
-from refold_protocol.session.meter_profile import MeterRow, TokenMeterError, profile_for
+from refold_protocol.session.token_estimate import MeterRow, TokenMeterError, profile_for
 from refold_server.call_config import DEFAULT_MODEL, REHEARSAL, split_model
-from refold_server.compaction.policy import bounds_of
+from refold_server.compaction.compaction_decision import bounds_of
 from refold_server.config import (
     ChecksConfig,
     CompactionConfig,
@@ -33,6 +33,7 @@ from refold_server.config import (
     PrefixConfig,
     ProviderConfig,
     RefusedValueError,
+    RetryConfig,
     Setting,
     StoreConfig,
     TimeoutsConfig,
@@ -116,6 +117,7 @@ def build_config(given: Settings, default_store: Callable[[], Path]) -> Config:
         providers=providers,
         models=_models(given, {row.name: row for row in providers}),
         limits=LimitsConfig(**_fields(LimitsConfig, given, "limits")),
+        retry=RetryConfig(**_fields(RetryConfig, given, "retry")),
         timeouts=TimeoutsConfig(**_fields(TimeoutsConfig, given, "timeouts")),
         tools=ToolsConfig(**_fields(ToolsConfig, given, "tools"), enabled_written=_written(given, ("tools", "enabled"))),
         plugins=_plugins(given),
@@ -140,18 +142,28 @@ def config_path(path: Path | None, env: Mapping[str, str]) -> tuple[Path, str | 
     return (Path(named), "REFOLD_CONFIG") if named else (default_config_path(), None)
 
 
+_HOMELESS: Final = "this user has no home folder, so there is no place for what nothing names"
+
+
 def default_config_path() -> Path:
-    """Give the path of the configuration file that is read when no other is named; it need not exist."""
+    """Give the path of the configuration file that is read when no other is named; it need not exist. Raises ConfigError for a
+    user without a home folder."""
     import platformdirs  # on use: it takes a third of the time that a whole start may
 
-    return platformdirs.user_config_path("refold", appauthor=False) / "config.toml"
+    try:
+        return platformdirs.user_config_path("refold", appauthor=False) / "config.toml"
+    except RuntimeError:
+        raise ConfigError("--config", f"{_HOMELESS}; set REFOLD_CONFIG and REFOLD_STORE, or HOME") from None
 
 
 def default_store_path() -> Path:
-    """Give the folder of logs where nothing else is configured."""
+    """Give the folder of logs where nothing else is configured. Raises ConfigError for a user without a home folder."""
     import platformdirs
 
-    return platformdirs.user_data_path("refold", appauthor=False)
+    try:
+        return platformdirs.user_data_path("refold", appauthor=False)
+    except RuntimeError:
+        raise ConfigError("store.path", f"{_HOMELESS}; set REFOLD_STORE, store.path or HOME") from None
 
 
 def default_skills_path() -> Path:
@@ -260,8 +272,7 @@ def _checked(setting: Setting, key: Key, value: object, origin: Origin) -> objec
     except ValueError:  # also msgspec's ValidationError, whose message may repeat a secret
         hint = "" if setting.secret else meant(setting, value)
     shown = "" if setting.secret or (setting.read and hint) else f"; it is {described(value)}"
-    later = f": this release does not have {setting.missing} yet" if setting.missing else ""
-    raise origin.fault(key, f"expects {expected(setting)}{shown}{f'; {hint}' if hint else ''}{later}")
+    raise origin.fault(key, f"expects {expected(setting)}{shown}{f'; {hint}' if hint else ''}")
 
 
 def _with_origin(given: Settings, key: Key, build: Callable[[], Any]) -> Any:
@@ -311,7 +322,8 @@ def _written(given: Settings, key: Key) -> Written:
 
 
 def _providers(given: Settings) -> tuple[ProviderConfig, ...]:
-    rows = [ProviderConfig(REHEARSAL, _REHEARSAL_DIALECT, DIALECTS[_REHEARSAL_DIALECT].resolve_options({}))]
+    plain = {"roles": "as-they-come", "call_ids": "as-given", "tool_names": "as-given"}
+    rows = [ProviderConfig(REHEARSAL, _REHEARSAL_DIALECT, DIALECTS[_REHEARSAL_DIALECT].resolve_options(plain))]
     rows.extend(_provider(given, name) for name in _names(given, "providers"))
     return tuple(rows)
 
@@ -320,20 +332,55 @@ def _provider(given: Settings, name: str) -> ProviderConfig:
     key = ("providers", name)
     if name == REHEARSAL:
         raise _fault(given, key, "is the name of the embedded provider; take another one")
-    fields = _fields(ProviderConfig, given, *key)
+    fields = _preset(given, key) | _fields(ProviderConfig, given, *key)
     for needed in ("dialect", "base_url"):
         if needed not in fields:
             raise _fault(given, key, f"needs {needed}")
-    if "key_env" in fields and "key_command" in fields:
-        raise _fault(given, (*key, "key_command"), "stands beside key_env; keep one of them")
     dialect = DIALECTS.get(fields["dialect"])
     if dialect is None:
         hint = near(fields["dialect"], tuple(DIALECTS)) or "known are: " + ", ".join(DIALECTS)
         raise _fault(given, (*key, "dialect"), f"there is no such dialect; {hint}")
     settings = fields.pop("options", {})
-    options = _with_origin(given, (*key, "options"), lambda: dialect.resolve_options(settings))
-    headers = tuple((row[-1], one.value) for row, one in given.items() if row[:-1] == (*key, "headers"))
-    return ProviderConfig(name=name, options=options, headers=headers, **fields)
+    fields["options"] = _with_origin(given, (*key, "options"), lambda: dialect.resolve_options(settings))
+    for table in ("query", "headers", "header_env", "header_command"):
+        own = {row[-1]: one.value for row, one in given.items() if row[:-1] == (*key, table)}
+        fields[table] = tuple((dict(fields.get(table, ())) | own).items())
+    if any(row[:3] == (*key, "timeouts") for row in given):
+        limits = _fields(TimeoutsConfig, given, "timeouts") | _fields(TimeoutsConfig, given, *key, "timeouts")
+        fields["timeouts"] = TimeoutsConfig(**limits)
+    return ProviderConfig(name=name, **fields)
+
+
+def _preset(given: Settings, key: Key) -> dict[str, Any]:
+    """Give the settings of the preset that a provider names, without those that its own ones exclude."""
+    if (*key, "key_env") in given and (*key, "key_command") in given:
+        raise _fault(given, (*key, "key_command"), "stands beside key_env; keep one of them")
+    if (*key, "client_key") in given and (*key, "client_cert") not in given:
+        raise _fault(given, (*key, "client_key"), "belongs to client_cert, which is not set")
+    if (*key, "preset") not in given:
+        return {}
+    from refold_server.providers.presets import PRESETS  # on use: most configurations name none
+
+    name: str = given[*key, "preset"].value
+    if name not in PRESETS:
+        hint = near(name, tuple(PRESETS)) or "known are: " + ", ".join(PRESETS)
+        raise _fault(given, (*key, "preset"), f"there is no such preset; {hint}")
+    fields = dict(PRESETS[name])
+    options = given.get((*key, "options"))
+    if options is not None:
+        fields["options"] = fields.get("options", {}) | options.value
+        given[*key, "options"] = Given(fields["options"], options.origin)
+    if (*key, "key_command") in given:
+        fields.pop("key_env", None)
+    return fields
+
+
+def _settings_of(given: Settings, provider: Key) -> dict[str, object]:
+    """Give the settings of a provider's dialect as they were written, those of its preset included."""
+    if (*provider, "preset") in given:
+        return dict(_preset(given, provider).get("options", {}))
+    options = given.get((*provider, "options"))
+    return {} if options is None else dict(options.value)
 
 
 def _models(given: Settings, providers: dict[str, ProviderConfig]) -> tuple[ModelConfig, ...]:
@@ -346,7 +393,12 @@ def _profile(given: Settings, name: str, providers: dict[str, ProviderConfig]) -
     if provider is None:
         hint = near(split_model(name)[0], tuple(providers))
         raise _fault(given, key, f"no provider of that name is configured; {hint or 'add one under [providers.NAME]'}")
-    model = ModelConfig(name=name, **_fields(ModelConfig, given, *key))
+    fields = _fields(ModelConfig, given, *key)
+    if "options" in fields:
+        settings = _settings_of(given, ("providers", provider.name)) | fields["options"]
+        resolve = DIALECTS[provider.dialect].resolve_options
+        fields["options"] = _with_origin(given, (*key, "options"), lambda: resolve(settings))
+    model = ModelConfig(name=name, **fields)
     if model.max_output is not None and model.context_window is not None and model.max_output >= model.context_window:
         raise _fault(given, (*key, "max_output"), "expects less than context_window, which holds prompt and reply")
     if any(row[:3] == (*key, "compaction") for row in given):

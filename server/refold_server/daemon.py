@@ -19,31 +19,31 @@ import anyio.lowlevel
 from msgspec import Raw, Struct
 
 from refold_protocol.errors import RefoldError
+from refold_protocol.ids import SessionId
 from refold_protocol.rpc.initialize import InitializeParams
-from refold_protocol.rpc.methods import LANGUAGE_METHODS, METHODS
 from refold_protocol.session.events import AbortCause, ClientInfo
 from refold_protocol.session.messages import Source
 from refold_server.cli.exit_codes import exit_code_of_error
 from refold_server.config import Config
 from refold_server.config_file import load_config
-from refold_server.enduring import run_to_its_end
-from refold_server.host import Surroundings, surroundings
-from refold_server.lsp.lsp_bridge import LspBridge, pygls_backend
+from refold_server.lsp.lsp_bridge import LANGUAGE_METHODS, LspBridge, pygls_backend
 from refold_server.plugins.plugin_loading import ImportThreads
-from refold_server.rpc.approval_requests import ApprovalRequests
+from refold_server.rpc.approval_methods import ApprovalRequests
+from refold_server.rpc.connection import Endpoint, EndReason, stdio_endpoint
+from refold_server.rpc.descriptors import Handover
 from refold_server.rpc.dispatch import Handler, Service
-from refold_server.rpc.endings import EndReason
-from refold_server.rpc.endpoint import Endpoint, stdio_endpoint
 from refold_server.rpc.error_stream import stderr_never_waits
 from refold_server.rpc.event_methods import EventMethods
-from refold_server.rpc.handover import Handover
-from refold_server.rpc.routes import routes
-from refold_server.rpc.status_notices import StatusNotices
-from refold_server.rpc.trace import Trace
-from refold_server.rpc.trouble_notices import TroubleNotices
-from refold_server.sessions.registry import Sessions
+from refold_server.rpc.method_table import METHODS, handlers
+from refold_server.rpc.notices import StatusNotices, TroubleNotices
+from refold_server.rpc.plain_client import PlainClient
+from refold_server.rpc.progress import METHODS as PROGRESS_METHODS
+from refold_server.rpc.progress import Progress, Trace
+from refold_server.runner import run_to_its_end
+from refold_server.secret_text import ScrubbingFormatter
+from refold_server.services import Services, load_services, open_configured_store
 from refold_server.sessions.session import Session
-from refold_server.stores import open_configured_store
+from refold_server.sessions.session_registry import Sessions
 
 FINISH_SECONDS: Final = 60.0
 """How long a running step may go on after the client left, with `onDisconnect: finish`."""
@@ -71,7 +71,9 @@ def serve(handover: Handover) -> int:
 
 
 def _serve(handover: Handover) -> int:
-    logging.basicConfig(stream=sys.stderr, format="refold: %(levelname)s: %(name)s: %(message)s", level=logging.WARNING)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(ScrubbingFormatter("refold: %(levelname)s: %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     try:
         daemon = Daemon(stdio_endpoint(handover), places(handover.arguments))
         return run_to_its_end(lambda: daemon.run(handover))
@@ -86,7 +88,7 @@ class _Ready(Struct, frozen=True):
     sessions: Sessions
     events: EventMethods
     asking: ApprovalRequests
-    shared: Surroundings
+    shared: Services
     handlers: Mapping[str, Handler]
 
 
@@ -102,7 +104,9 @@ class Daemon:
         self._opening = asyncio.Lock()
         self._aside = ImportThreads()
         self._trace = Trace(endpoint.notify)
-        self._language = LspBridge(endpoint, self._sessions, self._spawn, pygls_backend)
+        self._client = PlainClient(endpoint.notify, endpoint.request)
+        self._progress = Progress(endpoint.notify)
+        self._language = LspBridge(endpoint, self._sessions, self._spawn, pygls_backend, self._progress, self._client.tell)
         self._group: asyncio.TaskGroup
 
     async def run(self, handover: Handover) -> int:
@@ -112,9 +116,13 @@ class Daemon:
         async with asyncio.TaskGroup() as group:
             self._group = group
             group.create_task(anyio.lowlevel.checkpoint())  # its first use imports a lot: now, not while a session is opened
-            handlers = self._trace.traced({**_lazily(self._prepared), **self._language.handlers()})
-            handlers["$/setTrace"] = self._trace.set
+            handlers = self._trace.traced({**_lazily(self._natively), **self._language.handlers()})
+            handlers |= {"$/setTrace": self._trace.set, "window/workDoneProgress/cancel": self._progress.cancel}
             return await self._endpoint.run(Service(handlers, self._initialized, METHODS | LANGUAGE_METHODS), self._on_end)
+
+    async def _natively(self) -> _Ready:
+        self._client.native = True
+        return await self._prepared()
 
     def _initialized(self, params: InitializeParams, raw: Raw | None) -> None:
         options = params.initialization_options
@@ -143,7 +151,7 @@ class Daemon:
 
     async def _open(self) -> _Ready:
         assert self._config is not None  # nothing but `initialize` is dispatched before it
-        shared = await surroundings(self._config, self._language, self._aside)
+        shared = await load_services(self._config, self._language, self._aside)
         try:
             store = await open_configured_store(self._config.store, client=_client_name(self._params))
         except BaseException:
@@ -152,8 +160,8 @@ class Daemon:
         info = self._params.client_info
         client = None if info is None else ClientInfo(info.name, info.version)
         source = Source("client", None if client is None else client.name)
-        notices, troubles = StatusNotices(self._endpoint.notify), TroubleNotices(self._endpoint.notify)
-        asking = ApprovalRequests(self._endpoint.request, self._group, source)
+        notices, troubles = StatusNotices(self._client.notify), TroubleNotices(self._client.notify)
+        asking = ApprovalRequests(self._client.ask, self._group, source)
 
         def watch(session: Session) -> None:
             notices.watch(session)
@@ -161,10 +169,17 @@ class Daemon:
             asking.watch(session)
 
         sessions = Sessions(store, shared.host, self._spawn, client, watch, shared.plugins)
-        events = EventMethods(sessions, self._endpoint, self._group)
-        handlers = routes(sessions, shared, events, self._endpoint, asking, source)
+
+        def ask_again(session: SessionId) -> None:
+            """Whoever opens or follows a session anew has not seen what was asked in it before."""
+            live = sessions.live(session)
+            if live is not None:
+                asking.ask_again(live)
+
+        events = EventMethods(sessions, self._endpoint, self._group, ask_again)
+        served = handlers(sessions, shared, events, self._endpoint, self._progress, ask_again, source)
         gc.freeze()  # what is imported stays: collections that follow large logs need not walk through it again
-        return _Ready(sessions, events, asking, shared, handlers)
+        return _Ready(sessions, events, asking, shared, served)
 
     def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._group.create_task(work())
@@ -200,6 +215,6 @@ def _lazily(prepared: Callable[[], Awaitable[_Ready]]) -> Mapping[str, Handler]:
 
         return handle
 
-    ours = ("initialize", "initialized", "shutdown", "exit", "$/cancelRequest", "$/setTrace")  # the connection's own
+    ours = ("initialize", "initialized", "shutdown", "exit", "$/cancelRequest", *(row.name for row in PROGRESS_METHODS))
     served = (row.name for row in METHODS.values() if row.direction == "to-daemon" and row.name not in ours)
     return {name: handler(name) for name in served}

@@ -1,12 +1,18 @@
-"""Owns the record beside each log: the rows of `sessions`, and `recent`, the list that is sorted by last activity.
+"""Record beside each log: the rows of `sessions`, and `recent`, the list that is sorted by last activity.
 
 A row is written in the transaction of the events that it counts, so it can never disagree with the log unless something
 is broken; then SessionCorruptionError says so. Title, totals and last activity are a cache, all else is data. Every
 function works inside the caller's transaction.
+
+Counting a stored log anew: the summary that a list of sessions shows, from the events alone.
+
+Chunks change no summary and are most of a log, so their lines are not decoded. Reads in batches and lets the event loop
+run between two.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -23,20 +29,19 @@ from refold_protocol.errors import (
     SessionNotFoundError,
 )
 from refold_protocol.ids import SessionId, WriterId
-from refold_protocol.session.chain import CHAIN_START
+from refold_protocol.session.codec import CHAIN_START, decode_event
 from refold_protocol.session.events import FORMAT_VERSION
-from refold_protocol.session.summary import EMPTY_SUMMARY, Summary
-from refold_storage.format import Databases
-from refold_storage.interface import NewSession, RecentCursor, SessionRecord
-from refold_storage.keys import parse_recent_key, recent_key, session_key
-from refold_storage.segments import Section, Segment, section_at
-from refold_storage.session_record import Parent
+from refold_protocol.session.session_totals import EMPTY_SUMMARY, SessionTotals, summary_step
+from refold_storage.interface import NewSession, Parent, RecentCursor, SessionRecord
+from refold_storage.record_keys import RecordSegment, Section, parse_recent_key, recent_key, section_at, session_key
+from refold_storage.records import BATCH_BYTES, LinesBatch
+from refold_storage.store_format import Databases
 
 if TYPE_CHECKING:
     Transaction: TypeAlias = lmdb.Transaction[bytes]
 
 
-class SessionRow(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+class CatalogRow(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     """A row of `sessions`: JSON in this order. `number` is the session's number in the keys of its records, `segments` say
     where inherited events lie. `estimated`: the summary is what the parent's was, at another seq of its log; the next
     opening for write counts anew."""
@@ -49,10 +54,10 @@ class SessionRow(Struct, frozen=True, gc=False, omit_defaults=True, rename="came
     tail: int
     head_digest: str
     writers: tuple[tuple[WriterId, int], ...]
-    summary: Summary
+    summary: SessionTotals
     parent: Parent | None = None
     archived: bool = False
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[RecordSegment, ...] = ()
     estimated: bool = False
 
     @property
@@ -85,11 +90,11 @@ class SessionRow(Struct, frozen=True, gc=False, omit_defaults=True, rename="came
         )
 
 
-def empty_row(session: NewSession) -> SessionRow:
+def empty_row(session: NewSession) -> CatalogRow:
     """Give the row of a session that is not stored yet; its number is 0. Raises InvalidJsonError for text that cannot
     be stored."""
     digest = CHAIN_START.hex()
-    row = SessionRow(FORMAT_VERSION, 0, session.id, session.cwd, session.created_at, -1, digest, (), EMPTY_SUMMARY)
+    row = CatalogRow(FORMAT_VERSION, 0, session.id, session.cwd, session.created_at, -1, digest, (), EMPTY_SUMMARY)
     try:
         _ENCODER.encode(row)
     except UnicodeEncodeError:
@@ -97,14 +102,14 @@ def empty_row(session: NewSession) -> SessionRow:
     return row
 
 
-def find(transaction: Transaction, databases: Databases, session: SessionId) -> SessionRow | None:
+def find(transaction: Transaction, databases: Databases, session: SessionId) -> CatalogRow | None:
     """Give the row of a session, None where there is none. Raises SessionCorruptionError and
     SessionFormatUnsupportedError for a row that cannot be read."""
     value = transaction.get(session_key(session), db=databases.sessions)
     return None if value is None else _decode(value, session)
 
 
-def check_stored(transaction: Transaction, databases: Databases, row: SessionRow) -> None:
+def check_stored(transaction: Transaction, databases: Databases, row: CatalogRow) -> None:
     """Raise SessionNotFoundError when the session of `row` was deleted, also when another one has its id now. About a
     microsecond."""
     value = transaction.get(session_key(row.id), db=databases.sessions)
@@ -135,7 +140,7 @@ def next_number(transaction: Transaction, databases: Databases) -> int:
     return number
 
 
-def put(transaction: Transaction, databases: Databases, row: SessionRow, before: SessionRow | None) -> None:
+def put(transaction: Transaction, databases: Databases, row: CatalogRow, before: CatalogRow | None) -> None:
     """Store a row in place of `before`, and its place among the recent sessions."""
     key = session_key(row.id)
     transaction.put(key, _ENCODER.encode(row), db=databases.sessions)
@@ -146,7 +151,7 @@ def put(transaction: Transaction, databases: Databases, row: SessionRow, before:
     transaction.put(recent_key(row.activity, row.number), key, db=databases.recent)
 
 
-def mark_archived(transaction: Transaction, databases: Databases, session: SessionId, archived: bool) -> SessionRow:
+def mark_archived(transaction: Transaction, databases: Databases, session: SessionId, archived: bool) -> CatalogRow:
     """Set or take away a session's archived flag, whoever owns it; give its row. Raises SessionNotFoundError, and as
     `find` and `refuse_later_row` do."""
     before = find(transaction, databases, session)
@@ -158,7 +163,22 @@ def mark_archived(transaction: Transaction, databases: Databases, session: Sessi
     return row
 
 
-def remove(transaction: Transaction, databases: Databases, row: SessionRow) -> None:
+def rehome(transaction: Transaction, databases: Databases, session: SessionId, cwd: str) -> CatalogRow:
+    """Give a session another folder; give its row. Raises SessionNotFoundError, InvalidJsonError for a folder that cannot be
+    stored, and as `find` and `refuse_later_row` do."""
+    before = find(transaction, databases, session)
+    if before is None:
+        raise SessionNotFoundError(f"there is no session {session}", session=session)
+    refuse_later_row(transaction, databases, session)
+    row = replace(before, cwd=cwd)
+    try:
+        put(transaction, databases, row, before)
+    except UnicodeEncodeError:
+        raise InvalidJsonError("a session's folder must be valid Unicode") from None
+    return row
+
+
+def remove(transaction: Transaction, databases: Databases, row: CatalogRow) -> None:
     """Take a row out, and its place among the recent sessions."""
     transaction.delete(session_key(row.id), db=databases.sessions)
     transaction.delete(recent_key(row.activity, row.number), db=databases.recent)
@@ -166,10 +186,10 @@ def remove(transaction: Transaction, databases: Databases, row: SessionRow) -> N
 
 def recent_rows(
     transaction: Transaction, databases: Databases, limit: int, before: RecentCursor | None
-) -> list[tuple[RecentCursor, SessionRow]]:
+) -> list[tuple[RecentCursor, CatalogRow]]:
     """Give up to `limit` rows with their cursors, latest activity first, going on behind `before`. A row that cannot be
     read is left out: one broken session must not hide the others."""
-    found: list[tuple[RecentCursor, SessionRow]] = []
+    found: list[tuple[RecentCursor, CatalogRow]] = []
     with transaction.cursor(db=databases.recent) as cursor:
         behind = before is not None and cursor.set_range(recent_key(*before))
         more = cursor.prev() if behind else cursor.last()
@@ -230,7 +250,7 @@ def rows_behind(
     return found
 
 
-def _decode(value: bytes, session: SessionId | None) -> SessionRow:
+def _decode(value: bytes, session: SessionId | None) -> CatalogRow:
     try:
         row = _DECODER.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -247,5 +267,21 @@ def _decode(value: bytes, session: SessionId | None) -> SessionRow:
 _LOG: Final = logging.getLogger(__name__)
 _NEXT: Final = b"next"
 _ENCODER: Final = msgspec.json.Encoder()
-_DECODER: Final = msgspec.json.Decoder(SessionRow)
-_MEMBERS: Final = frozenset(SessionRow.__struct_encode_fields__)
+_DECODER: Final = msgspec.json.Decoder(CatalogRow)
+_MEMBERS: Final = frozenset(CatalogRow.__struct_encode_fields__)
+
+
+async def counted_summary(batch: LinesBatch, tail: int) -> SessionTotals:
+    """Give the summary of the events 0 to `tail`. Raises SessionCorruptionError for what cannot be read."""
+    summary, first = EMPTY_SUMMARY, 0
+    while first <= tail:
+        lines = batch(first, tail, BATCH_BYTES)
+        for line in lines:
+            if not line.startswith(_CHUNK):
+                summary = summary_step(summary, decode_event(line))
+        first += len(lines)
+        await asyncio.sleep(0)
+    return summary
+
+
+_CHUNK: Final = b'{"type":"assistant/chunk",'

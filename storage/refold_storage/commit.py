@@ -1,4 +1,15 @@
-"""Owns the commit thread of an environment: when accepted events are written, and who is told what became of them.
+"""Content of one commit: what it puts into the database for one session: records, row and the place among recent sessions.
+
+Runs inside the commit thread's transaction and touches nothing else, so it can be repeated after the map grew. The store
+must still stand where this writer left it: if it does not, somebody wrote past the lease, and nothing is written.
+
+Commit from beginning to end: the transaction over all shares, its repetition after the map grew, and what
+each kind of failure means.
+
+Space that ran out means: try again later. A session whose store moved under it is left out. Everything else means that
+the environment cannot be trusted any more. Runs on the commit thread; decides, and leaves acting on it to the caller.
+
+Commit thread of an environment: when accepted events are written, and who is told what became of them.
 
 It commits at once when somebody waits for a flush, else 200 ms after the oldest unwritten event (50 ms while another
 process follows) or at 256 KiB; all sessions that have something go into one transaction. When space ran out nothing is
@@ -13,16 +24,169 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+import lmdb
 from msgspec import Struct
+from msgspec.structs import replace
 
-from refold_protocol.errors import LogError, LogUnwritableError, StorageFullError
-from refold_storage.accept import Batch
-from refold_storage.backlog import Backlog, Share
+from refold_protocol.errors import (
+    LogError,
+    LogUnwritableError,
+    SessionCorruptionError,
+    SessionFormatUnsupportedError,
+    StorageFullError,
+)
+from refold_storage import catalog
+from refold_storage.batch import Batch
+from refold_storage.catalog import CatalogRow
+from refold_storage.disk import is_full
 from refold_storage.environment import Environment
-from refold_storage.transact import FailPoint, Outcome, commit_shares
+from refold_storage.pending_writes import PendingWrites, Share
+from refold_storage.record_keys import record_key
+from refold_storage.records import Packed, Record, decode_record, pack
+from refold_storage.store_format import DATA_FILE, Databases
+
+if TYPE_CHECKING:
+    Transaction: TypeAlias = lmdb.Transaction[bytes]
+
+
+class CommitOutcome(Struct, frozen=True, gc=False):
+    """What the store holds of a session when the transaction has committed: its row, and its last record if a later
+    commit may extend it."""
+
+    share: Share
+    row: CatalogRow
+    open_run: Record | None
+
+
+class LandingRefusedError(Exception):
+    """One session's share must not be written; the others of the same commit can. Carries the share and the reason."""
+
+    def __init__(self, share: Share, reason: LogUnwritableError) -> None:
+        super().__init__(reason.message)
+        self.share = share
+        self.reason = reason
+
+
+def land(transaction: Transaction, databases: Databases, share: Share) -> CommitOutcome:
+    """Write a share. Raises LandingRefusedError when the store is not where this writer left it, and what lmdb raises."""
+    try:
+        before = catalog.find(transaction, databases, share.row.id)
+        _check_unmoved(share, before)
+        number = before.number if before is not None else catalog.next_number(transaction, databases)
+    except (SessionCorruptionError, SessionFormatUnsupportedError) as error:
+        raise _refused(share, error.message) from None
+    settled = () if share.open_run is None else share.open_run.lines
+    first = share.base.tail + 1 - len(settled)
+    packed = pack(first, [*settled, *share.lines], share.digests, len(settled))
+    put_records(transaction, databases, number, packed)
+    # Whoever archives a session needs no lease, so that flag is the store's and not the writer's.
+    row = replace(share.row, number=number, archived=before is not None and before.archived)
+    catalog.put(transaction, databases, row, before)
+    last = packed[-1]
+    return CommitOutcome(share, row, decode_record(last.first, last.value) if last.may_grow else None)
+
+
+def put_records(transaction: Transaction, databases: Databases, number: int, packed: Sequence[Packed]) -> None:
+    """Store records under a number, the first perhaps in place of an older one. New ones that belong at the very end of
+    the database are appended, which lets LMDB fill its pages to the brim; anywhere else it leaves a part of each free."""
+    with transaction.cursor(db=databases.records) as cursor:
+        last = cursor.key() if cursor.last() else b""
+    for record in packed:
+        key = record_key(number, record.first)
+        transaction.put(key, record.value, append=key > last, db=databases.records)
+
+
+def _check_unmoved(share: Share, before: CatalogRow | None) -> None:
+    if before is None:
+        if share.base.number != 0:
+            raise _refused(share, f"session {share.row.id} vanished from the store")
+    elif before.number != share.base.number or before.tail != share.base.tail:
+        raise _refused(
+            share,
+            f"session {share.row.id} ends at {before.tail} in the store, where this writer left it at "
+            f"{share.base.tail}: somebody else wrote to it",
+        )
+
+
+def _refused(share: Share, reason: str) -> LandingRefusedError:
+    return LandingRefusedError(share, LogUnwritableError(reason, session=share.row.id))
+
+
+FailPoint: TypeAlias = Callable[[str], None]
+"""Called at the stages of a commit, in order: `begun` (the write lock is held), `written` (not yet committed),
+`committed`. What it raises counts as a failure at that stage; faults are injected here."""
+
+
+def no_fault(stage: str) -> None:
+    """The fail point of a store in which nothing is made to fail."""
+
+
+Claim: TypeAlias = Callable[[Sequence[Share]], list[Share]]
+"""Told, with the write lock held, which shares are about to be written; gives those that still should be."""
+
+
+class Outcome(Struct, frozen=True):
+    """What became of a commit: what landed, who was refused and why, and the failure of all others, if it failed."""
+
+    landed: tuple[CommitOutcome, ...]
+    refused: tuple[LandingRefusedError, ...]
+    failure: LogError | None
+
+
+def commit_shares(environment: Environment, shares: Sequence[Share], claim: Claim, fail_point: FailPoint) -> Outcome:
+    """Commit `shares` in one transaction with full sync. A failure is a StorageFullError when it may succeed later, a
+    LogUnwritableError when the environment is done for. Raises nothing but what ends the thread."""
+    refused: list[LandingRefusedError] = []
+    while True:
+        try:
+            landed = _transact(environment, shares, claim, fail_point)
+        except LandingRefusedError as error:  # rolled back as a whole, and repeated without that session
+            refused.append(error)
+            shares = [share for share in shares if share is not error.share]
+        except lmdb.MapFullError:
+            if not environment.grow():
+                failure = StorageFullError("the store has reached its largest allowed size")
+                return Outcome((), tuple(refused), failure)
+        except Exception as error:  # noqa: BLE001 - whatever it was, somebody waits to be told
+            size = sum(len(line) for share in shares for line in share.lines)
+            return Outcome((), tuple(refused), meaning(error, environment, size))
+        else:
+            return Outcome(landed, tuple(refused), None)
+
+
+def _transact(
+    environment: Environment, shares: Sequence[Share], claim: Claim, fail_point: FailPoint
+) -> tuple[CommitOutcome, ...]:
+    with environment.writing() as transaction:
+        fail_point("begun")
+        landed = tuple(land(transaction, environment.databases, share) for share in claim(shares))
+        fail_point("written")
+    fail_point("committed")
+    return landed
+
+
+def meaning(error: Exception, environment: Environment, size: int) -> LogError:
+    """Give what a failed transaction means that was to write about `size` bytes beside the trees: StorageFullError when
+    it may succeed later, else LogUnwritableError."""
+    if isinstance(error, StorageFullError | LogUnwritableError):
+        return error
+    full = isinstance(error, lmdb.Error | OSError) and is_full(error, environment.folder / DATA_FILE, size + _TREE_BYTES)
+    if full:
+        return StorageFullError(f"no space left for the log: {error}")
+    # After a failed sync what the system holds of the file cannot be trusted any more, and only a new process reads it anew.
+    what = f"{type(error).__name__}: {error}"
+    return LogUnwritableError(
+        f"the log cannot be written any more, because a commit failed ({what}); what was told to be kept is kept: end this "
+        "process, look after the disk, and start again"
+    )
+
+
+_TREE_BYTES = 1 << 20
+"""What a transaction writes beside its events, generously: pages of the trees and of the list of free pages."""
+
 
 COMMIT_SECONDS: Final = 0.2
 """Longest time an accepted event waits before a commit that nobody asked for begins."""
@@ -40,7 +204,7 @@ RETRY_SECONDS: Final = (0.5, 30.0)
 class Notice(Struct, frozen=True):
     """What became of one session's share in commit `attempt`: durable up to `seq`, or failed with `error`."""
 
-    backlog: Backlog
+    pending_writes: PendingWrites
     attempt: int
     seq: int
     error: LogError | None
@@ -55,8 +219,8 @@ class CommitQueue:
         self.fail_point = fail_point
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._members: set[Backlog] = set()
-        self._queued: list[Backlog] = []
+        self._members: set[PendingWrites] = set()
+        self._queued: list[PendingWrites] = []
         self._unwritten = 0
         self._due: float | None = None
         self._hurried = False
@@ -65,50 +229,50 @@ class CommitQueue:
         self._failures = 0
         self._thread: threading.Thread | None = None
 
-    def join(self, backlog: Backlog) -> None:
+    def join(self, pending_writes: PendingWrites) -> None:
         """Tell a backlog, until it is withdrawn, when nothing can be written any more, though none of it was on its way."""
         with self._lock:
-            self._members.add(backlog)
+            self._members.add(pending_writes)
 
-    def add(self, backlog: Backlog, batch: Batch) -> None:
+    def add(self, pending_writes: PendingWrites, batch: Batch) -> None:
         """Take in an accepted batch. Cheap: the thread is woken once per pending window, not per event."""
         with self._lock:
-            backlog.add(batch)
+            pending_writes.add(batch)
             self._unwritten += batch.size
-            if not backlog.queued:
-                self._queue(backlog)
-                self._schedule(backlog)
+            if not pending_writes.queued:
+                self._queue(pending_writes)
+                self._schedule(pending_writes)
             elif self._unwritten >= COMMIT_BYTES and not self._hurried and not self._failures:
                 self._hurried = True
                 self._wake()
 
-    def hurry(self) -> int:
+    def flush_now(self) -> int:
         """Commit now what is queued. Gives the number of commits begun so far; the one asked for has a higher one."""
         with self._lock:
             self._hurried = True
             self._wake()
             return self._attempts
 
-    def drop(self, backlog: Backlog, seq: int) -> None:
+    def drop(self, pending_writes: PendingWrites, seq: int) -> None:
         """Let a backlog forget the events up to `seq`, which are durable."""
         with self._lock:
-            backlog.drop(seq)
+            pending_writes.drop(seq)
 
-    def withdraw(self, backlog: Backlog) -> None:
+    def withdraw(self, pending_writes: PendingWrites) -> None:
         """Forget a session and free its lease: what it has not committed is lost. While its events are on their way to
         the disk the lease is kept until that is over, so that the next owner sees all of them or none."""
         with self._lock:
-            self._members.discard(backlog)
-            backlog.withdrawn = True
-            if backlog.writing:
+            self._members.discard(pending_writes)
+            pending_writes.withdrawn = True
+            if pending_writes.writing:
                 return
-        backlog.lease.release()
+        pending_writes.lease.release()
 
-    def spoil(self, failure: LogUnwritableError) -> None:
+    def mark_failed(self, failure: LogUnwritableError) -> None:
         """Make the environment unusable for good and tell all who write, for a change that failed beside the commits."""
-        self.environment.spoil(failure.message)
+        self.environment.mark_failed(failure.message)
         with self._lock:
-            notices = [Notice(backlog, self._attempts, -1, failure) for backlog in self._members]
+            notices = [Notice(pending_writes, self._attempts, -1, failure) for pending_writes in self._members]
         self._tell(notices)
 
     def stop(self, timeout: float) -> bool:
@@ -122,20 +286,20 @@ class CommitQueue:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def _schedule(self, backlog: Backlog) -> None:
+    def _schedule(self, pending_writes: PendingWrites) -> None:
         """Let the next commit come in time for a backlog that has something since now. A retry is not brought forward."""
         if self.environment.unusable is not None or (self._failures and self._due is not None):
             return
-        delay = min(FOLLOWED_SECONDS, self._delay) if backlog.lease.probe.followed() else self._delay
+        delay = min(FOLLOWED_SECONDS, self._delay) if pending_writes.lease.probe.followed() else self._delay
         due = time.monotonic() + delay
         if self._due is None or due < self._due:
             self._due = due
             self._wake()
 
-    def _queue(self, backlog: Backlog) -> None:
-        if not (backlog.queued or backlog.withdrawn or backlog.refused):
-            backlog.queued = True
-            self._queued.append(backlog)
+    def _queue(self, pending_writes: PendingWrites) -> None:
+        if not (pending_writes.queued or pending_writes.withdrawn or pending_writes.refused):
+            pending_writes.queued = True
+            self._queued.append(pending_writes)
 
     def _wake(self) -> None:
         if self._thread is not None:
@@ -157,7 +321,9 @@ class CommitQueue:
                     self._tell(self._conclude(shares, outcome))
         except BaseException as error:  # noqa: BLE001 - a bug: who waits, and who would, must be told that nothing comes
             _LOG.exception("the thread of the commits failed")
-            self.spoil(LogUnwritableError(f"a bug in refold ended its commits: {error!r}; end this process and start again"))
+            self.mark_failed(
+                LogUnwritableError(f"a bug in refold ended its commits: {error!r}; end this process and start again")
+            )
 
     def _next(self) -> list[Share] | None:
         """Wait until there is something to do; give the shares of the next commit, None at the end."""
@@ -172,15 +338,15 @@ class CommitQueue:
             self._hurried, self._due, self._unwritten = False, None, 0
             self._attempts += 1
             backlogs, self._queued = self._queued, []
-            for backlog in backlogs:
-                backlog.queued = False
-            return [backlog.share() for backlog in backlogs if not backlog.withdrawn]
+            for pending_writes in backlogs:
+                pending_writes.queued = False
+            return [pending_writes.share() for pending_writes in backlogs if not pending_writes.withdrawn]
 
     def _claim(self, shares: Sequence[Share]) -> list[Share]:
         with self._lock:
-            claimed = [share for share in shares if not share.backlog.withdrawn]
+            claimed = [share for share in shares if not share.pending_writes.withdrawn]
             for share in claimed:
-                share.backlog.writing = True
+                share.pending_writes.writing = True
             return claimed
 
     def _conclude(self, shares: list[Share], outcome: Outcome) -> list[Notice]:
@@ -189,19 +355,23 @@ class CommitQueue:
         notices: list[Notice] = []
         with self._lock:
             for landed in outcome.landed:
-                landed.share.backlog.committed(landed.row, landed.open_run)
-                notices.append(Notice(landed.share.backlog, attempt, landed.row.tail, None))
+                landed.share.pending_writes.committed(landed.row, landed.open_run)
+                notices.append(Notice(landed.share.pending_writes, attempt, landed.row.tail, None))
             for refusal in outcome.refused:
-                refusal.share.backlog.refused = True
-                notices.append(Notice(refusal.share.backlog, attempt, -1, refusal.reason))
-            freed = [share.backlog.lease for share in shares if share.backlog.writing and share.backlog.withdrawn]
+                refusal.share.pending_writes.refused = True
+                notices.append(Notice(refusal.share.pending_writes, attempt, -1, refusal.reason))
+            freed = [
+                share.pending_writes.lease
+                for share in shares
+                if share.pending_writes.writing and share.pending_writes.withdrawn
+            ]
             for share in shares:
-                share.backlog.writing = False
-                if failure is not None and not share.backlog.refused:
-                    self._queue(share.backlog)
-                    notices.append(Notice(share.backlog, attempt, -1, failure))
+                share.pending_writes.writing = False
+                if failure is not None and not share.pending_writes.refused:
+                    self._queue(share.pending_writes)
+                    notices.append(Notice(share.pending_writes, attempt, -1, failure))
             if isinstance(failure, LogUnwritableError):
-                told = {share.backlog for share in shares}
+                told = {share.pending_writes for share in shares}
                 notices += [Notice(other, attempt, -1, failure) for other in self._members - told]
             self._failures = 0 if failure is None else self._failures + 1
             if isinstance(failure, StorageFullError):
@@ -217,14 +387,14 @@ class CommitQueue:
             if self._failures == 1:
                 _LOG.warning("the log waits for space: %s", failure.message)
         elif failure is not None:
-            self.environment.spoil(failure.message)
+            self.environment.mark_failed(failure.message)
             _LOG.error("%s", failure.message)
 
     def _tell(self, notices: list[Notice]) -> None:
         """Hand the notices over to the event loops that their handles live in."""
         loops: defaultdict[asyncio.AbstractEventLoop, list[Notice]] = defaultdict(list)
         for notice in notices:
-            loops[notice.backlog.loop].append(notice)
+            loops[notice.pending_writes.loop].append(notice)
         for loop, theirs in loops.items():
             try:
                 loop.call_soon_threadsafe(self._deliver, theirs)
@@ -235,10 +405,10 @@ class CommitQueue:
         """Tell handles what became of their events. Runs on their event loop."""
         for notice in notices:
             if notice.error is not None:
-                notice.backlog.disappoint(notice.error, notice.attempt)
+                notice.pending_writes.disappoint(notice.error, notice.attempt)
             else:
-                self.drop(notice.backlog, notice.seq)
-                notice.backlog.settle(notice.seq)
+                self.drop(notice.pending_writes, notice.seq)
+                notice.pending_writes.settle(notice.seq)
 
 
 _LOG: Final = logging.getLogger(__name__)

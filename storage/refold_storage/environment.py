@@ -1,9 +1,11 @@
-"""Owns the one LMDB environment of a store in this process: its transactions, the gate around them, and the map's size.
+"""One LMDB environment of a store in this process: its transactions, the gate around them, and the map's size.
 
 Rules that nothing else has to know: read transactions are short and never nested; the map is changed only while no
 transaction of this process is open; it grows up to a configured end, and follows when another process grew it. After a
 commit failed for a reason that is not space, or after a fork, the environment is unusable for good. Knows nothing of
 sessions.
+
+Vitals of a store, without reading any log: its size, its map, who reads it right now.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ import lmdb
 from msgspec import Struct
 
 from refold_protocol.errors import LogBusyError, LogUnwritableError, SessionCorruptionError
-from refold_storage.format import DATA_FILE, Databases
 from refold_storage.high_water import Commit, HighWaterMark, count_commit, last_commit, refuse_lost
-from refold_storage.holder import HolderNote
-from refold_storage.occupancy import TURN_SECONDS, Occupancy, OpeningTurn
+from refold_storage.interface import Reader, Vitals
+from refold_storage.locks import TURN_SECONDS, HolderNote, OpeningTurn, StoreLock
+from refold_storage.store_format import DATA_FILE, Databases
 
 if TYPE_CHECKING:
     Transaction: TypeAlias = lmdb.Transaction[bytes]
@@ -48,13 +50,16 @@ class Environment:
         databases: Databases,
         folder: Path,
         max_bytes: int | None,
-        occupancy: Occupancy,
+        occupancy: StoreLock,
         turn: OpeningTurn,
         mark: HighWaterMark,
+        *,
+        read_only: bool = False,
     ) -> None:
         self.databases: Final = databases
         self.folder: Final = folder
-        self.note: Final = HolderNote(folder)
+        self.read_only: Final = read_only
+        self.note: Final = HolderNote(folder, read_only=read_only)
         self._environment = environment
         self._file: Final = (folder / DATA_FILE).stat()
         self._occupancy = occupancy
@@ -84,15 +89,29 @@ class Environment:
         flags = self._environment.flags()
         return flags["sync"] and flags["metasync"] and not flags["writemap"]
 
-    def spoil(self, reason: str) -> None:
+    def mark_failed(self, reason: str) -> None:
         """Make the environment unusable for good."""
         self._unusable = self._unusable or reason
+
+    def check_writable(self) -> None:
+        """Raise LogUnwritableError where the store may only be read."""
+        if self.read_only:
+            raise read_only_error(self.folder)
 
     def last_transaction(self) -> int:
         """Give the number of the last committed transaction, of whatever process: it rises when anything changed."""
         self._check_usable()
         with self._reads:  # LMDB looks into the map for it, which must not be changed meanwhile
             return self._environment.info()["last_txnid"]
+
+    def see_newest(self) -> None:
+        """Have views see all that is committed. A process that is killed between its commit and telling LMDB's lock file of it
+        leaves everybody with the view before, until somebody takes the write lock, which waits for who has it."""
+        with self.reading() as transaction:
+            seen = transaction.id()
+        if self.last_transaction() > seen:
+            with self._writes:
+                self._begin_writing().abort()
 
     @contextmanager
     def reading(self) -> Generator[Transaction]:
@@ -113,8 +132,10 @@ class Environment:
     def writing(self) -> Generator[Transaction]:
         """The write transaction: waits for LMDB's write lock, commits with full sync at the end of the block, and rolls
         back when the block raises. What LMDB raises comes through as it is. Raises LogUnwritableError when the data file is
-        not where it was, because what is written then vanishes with this process, and when it lacks what was promised."""
+        not where it was, because what is written then vanishes with this process, when it lacks what was promised, and when it
+        may only be read."""
         self._check_usable()
+        self.check_writable()
         with self._writes:
             self._check_there()
             self._check_readers()
@@ -164,7 +185,7 @@ class Environment:
                     with self._turn.taken(timeout if timeout >= 0 else TURN_SECONDS):
                         self._environment.close()
                     self._closed = True
-                    self.spoil("the store was closed")
+                    self.mark_failed("the store was closed")
                     self.note.close()
                     self._mark.close()
                     self._turn.release()
@@ -257,6 +278,14 @@ class Environment:
             self._environment.reader_check()
 
 
+def read_only_error(folder: Path) -> LogUnwritableError:
+    """Give the error of whoever would write to a store that may only be read."""
+    return LogUnwritableError(
+        f"the store in {folder} may only be read here (its permissions or its file system do not let this user write), so "
+        "nothing can be kept or changed in it; name another one with --store or store.path"
+    )
+
+
 def enlarged(environment: lmdb.Environment, folder: Path) -> int:
     """Give twice the size of the map, for a store that another process enlarged. That one's map may be of a size that this
     process cannot have, and LMDB does not outlive an attempt at it: LogUnwritableError then."""
@@ -280,3 +309,28 @@ def _fits_address_space(size: int) -> bool:
 
 _FOLLOW_SECONDS: Final = 5.0
 _READER_CHECK_SECONDS: Final = 60.0
+
+
+def vitals(environment: Environment, path: str, format_version: int) -> Vitals:
+    """Look at a store. Raises LogUnwritableError when its environment is unusable."""
+    figures = environment.figures()
+    return Vitals(
+        path,
+        format_version,
+        figures.file_bytes,
+        figures.used_bytes,
+        figures.map_bytes,
+        figures.sessions,
+        environment.last_transaction(),
+        _readers(environment.open_readers()),
+    )
+
+
+def _readers(table: str) -> tuple[Reader, ...]:
+    """Read LMDB's table: a heading, then process, thread and transaction in each line; `-` where a slot is idle."""
+    readers: list[Reader] = []
+    for line in table.split("\n"):
+        words = line.split()
+        if len(words) == 3 and words[0].isdigit() and words[2].isdigit():
+            readers.append(Reader(int(words[0]), int(words[2])))
+    return tuple(readers)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -18,8 +19,8 @@ import lmdb
 from msgspec import Struct
 
 from refold_protocol.errors import LogUnwritableError
-from refold_storage.format import COMMIT_ROW, Database
-from refold_storage.space import FULL_ERRNOS, reserve
+from refold_storage.disk import FULL_ERRNOS, reserve
+from refold_storage.store_format import COMMIT_ROW, Database
 
 if TYPE_CHECKING:
     Transaction: TypeAlias = lmdb.Transaction[bytes]
@@ -44,10 +45,15 @@ class WentBackError(LogUnwritableError):
 
 class HighWaterMark:
     """The file of one store. Places for SLOTS commits, each at its number modulo SLOTS: so a process that comes late with
-    its own never overwrites a newer one, and nobody has to lock the file."""
+    its own never overwrites a newer one, and nobody has to lock the file. With `read_only` it is only looked at."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         path = folder / MARK_FILE
+        self._file = -1
+        if read_only:
+            with suppress(FileNotFoundError, PermissionError):  # then nothing is known of what was promised
+                self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            return
         try:
             reserve(path, _BYTES)  # a later write to it must not need space
         except OSError as error:
@@ -58,7 +64,7 @@ class HighWaterMark:
     def newest(self) -> Commit:
         """Give the newest commit of which the file knows; NO_COMMIT where it knows none. A place that is empty or was
         written in part counts as empty."""
-        data = os.pread(self._file, _BYTES, 0)
+        data = os.pread(self._file, _BYTES, 0) if self._file >= 0 else b""
         places = _PLACE.iter_unpack(data[: len(data) - len(data) % _PLACE.size])
         return max((Commit(n, t) for n, t, check in places if n and check == _check(n, t)), default=NO_COMMIT)
 
@@ -73,7 +79,8 @@ class HighWaterMark:
 
     def close(self) -> None:
         """Close the file; it stays."""
-        os.close(self._file)
+        if self._file >= 0:
+            os.close(self._file)
 
 
 def last_commit(transaction: Transaction, meta: Database) -> Commit:

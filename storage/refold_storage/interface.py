@@ -1,4 +1,8 @@
-"""Owns the seam between the log and whoever uses it: what a store and a handle promise, and the record beside a log.
+"""Record of a session beside its log: the record, where a fork comes from, what a new session is made with.
+
+Data only. `interface.py`, which uses all but `Parent`, names them again.
+
+Interface of storage: what a store and a handle promise, and the record beside a log.
 
 Two implementations keep these promises, the LMDB store (`lmdb_store.py`) and the in-memory double (`memory.py`); one
 conformance suite runs against both. The promises in short: `append` is acceptance, `flush` is durability; storage
@@ -11,13 +15,91 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from refold_protocol.errors import LogError, RefoldError
 from refold_protocol.ids import SessionId, WriterId
 from refold_protocol.session.events import Draft, Event
-from refold_storage.accept import Batch
-from refold_storage.health import Vitals
+from refold_protocol.session.session_totals import SessionTotals
+from refold_storage.batch import Batch
 from refold_storage.records import Damage, Record
-from refold_storage.session_record import NewSession, Progress, RecentCursor, Recount, SessionRecord, no_progress
+
+RecentCursor: TypeAlias = tuple[int, int]
+"""A place in the list of recent sessions: last activity (epoch ms) and the session's number. Opaque to callers."""
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Told now and then how much of a long work is done, and how much there is in all."""
+
+
+def no_progress(done: int, whole: int) -> None:
+    """Tell nobody."""
+
+
+class Parent(Struct, frozen=True, gc=False):
+    """Where a fork comes from: the parent's session, the last inherited seq, and the digest of that event in hex."""
+
+    session: SessionId
+    at: int
+    digest: str
+
+
+class NewSession(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a session is created with. `cwd` is an absolute path, `created_at` Unix epoch ms."""
+
+    id: SessionId
+    cwd: str
+    created_at: int
+
+
+class SessionRecord(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """The record beside a log, as of one moment.
+
+    `tail` is the seq of its last event (−1 for none), `head_digest` the chain's digest there in hex. `writers` has a row
+    `(writer, first seq)` for each writer that put events into the log. `summary` is a cache, all else is data.
+    """
+
+    id: SessionId
+    cwd: str
+    created_at: int
+    tail: int
+    head_digest: str
+    writers: tuple[tuple[WriterId, int], ...]
+    summary: SessionTotals
+    parent: Parent | None = None
+    archived: bool = False
+
+
+class Recount(Struct, frozen=True):
+    """What rebuilding the catalogue did: sessions counted, summaries that were wrong, wrong or missing places in the list
+    of recent sessions, and why which sessions were passed over."""
+
+    sessions: int
+    changed: int
+    misplaced: int
+    skipped: tuple[RefoldError, ...]
+
+
+class Reader(Struct, frozen=True, gc=False):
+    """An open read transaction of some process. `transaction` is the last commit that it sees: pages freed since then
+    cannot be used again while it lives."""
+
+    pid: int
+    transaction: int
+
+
+class Vitals(Struct, frozen=True, gc=False):
+    """A store's state. Sizes are in bytes; `file_bytes` is what the data file takes on disk, `used_bytes` what it holds,
+    `map_bytes` what it may grow to before the map does."""
+
+    path: str
+    format: int
+    file_bytes: int
+    used_bytes: int
+    map_bytes: int
+    sessions: int
+    last_transaction: int
+    readers: tuple[Reader, ...] = ()
+
 
 Access: TypeAlias = Literal["read", "write"]
 
@@ -172,7 +254,7 @@ class Store(Protocol):
         SessionFormatUnsupportedError, SessionCorruptionError."""
         ...
 
-    async def examine(self, session: SessionId) -> Handle:
+    async def open_damaged(self, session: SessionId) -> Handle:
         """Open a session for `inspect`, also one whose log does not agree with its record. Raises SessionNotFoundError,
         and the errors of `open` where the record itself cannot be read."""
         ...
@@ -209,6 +291,12 @@ class Store(Protocol):
         `get` and `recent` show it at once, a read handle from its next refresh on, a write handle from its next commit
         on. Raises SessionNotFoundError, StorageFullError, LogBusyError.
         """
+        ...
+
+    async def rehome(self, session: SessionId, cwd: str) -> SessionRecord:
+        """Give a session another folder, the absolute path `cwd`, on disk when this returns; give its record. No activity, and
+        idempotent. Raises SessionNotFoundError, SessionAlreadyOwnedError while anybody has it open for writing,
+        InvalidJsonError for a folder that is not valid Unicode, StorageFullError, LogBusyError."""
         ...
 
     async def import_session(self, record: SessionRecord, lines: Iterable[bytes]) -> SessionRecord:

@@ -1,4 +1,4 @@
-"""Owns who may write a session: one lock file per session, `leases/<first two>/<sha256 of the id>.lock`.
+"""Right to write a session: one lock file per session, `leases/<first two>/<sha256 of the id>.lock`.
 
 The lock is `flock`'s, so the operating system frees it when its holder dies, however it dies. The file says who holds it,
 for error messages, and is never unlinked while the store is in use: a second owner could lock a new file beside the old
@@ -21,9 +21,9 @@ from msgspec import Struct
 
 from refold_protocol.errors import LogUnwritableError, SessionAlreadyOwnedError, StorageFullError
 from refold_protocol.ids import SessionId
-from refold_storage.following import FollowLock, FollowProbe, follow_file
+from refold_storage.disk import FULL_ERRNOS
 from refold_storage.interface import Clock
-from refold_storage.space import FULL_ERRNOS
+from refold_storage.locks import FollowLock, FollowProbe, follow_file
 
 PATIENCE_SECONDS: Final = 0.05
 """How long an opener goes on trying: a reader that only asks whether somebody owns the session holds the lock for an

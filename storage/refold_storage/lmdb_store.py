@@ -1,4 +1,4 @@
-"""Owns how a store in LMDB is opened: its settings, and their defaults.
+"""Opening of a store in LMDB, with its settings and their defaults.
 
 The first open of a store may wait for its write lock, so it runs in a thread of its own and has a time limit.
 """
@@ -13,18 +13,16 @@ from pathlib import Path
 from typing import Final
 
 from refold_protocol.errors import LogBusyError
-from refold_storage.commit import COMMIT_SECONDS, CommitQueue
-from refold_storage.filesystem import FilesystemOf, filesystem_type
+from refold_storage.commit import COMMIT_SECONDS, CommitQueue, FailPoint, no_fault
+from refold_storage.disk import FilesystemOf, filesystem_type
 from refold_storage.high_water import MARK_FILE
-from refold_storage.holder import noted_holder
 from refold_storage.interface import Clock
 from refold_storage.lease import Leases
-from refold_storage.log_write import WriteLimits
-from refold_storage.occupancy import occupy_alone
-from refold_storage.opening import open_environment
-from refold_storage.registry import REGISTRY
+from refold_storage.locks import noted_holder, occupy_alone
+from refold_storage.shared_environments import REGISTRY
 from refold_storage.store import LmdbStore
-from refold_storage.transact import FailPoint, no_fault
+from refold_storage.store_opening import open_environment
+from refold_storage.writer import WriteLimits
 
 BACKLOG_BYTES: Final = 128 * 1024 * 1024
 """Bytes of accepted lines of one session that may wait for a commit: twice the largest message of a client, so that a prompt

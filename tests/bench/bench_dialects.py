@@ -14,13 +14,21 @@ from statistics import median
 
 import anyio
 
-from refold_protocol.dialects.chat_completions import BodyEncoder, StreamDecoder, encode
+from refold_protocol.dialects.chat_completions import ChatCompletionsDecoder, ChatCompletionsEncoder, encode
 from refold_protocol.dialects.sse import SseDecoder
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
-from refold_protocol.session.messages import Message, TextBlock, ToolCallBlock, ToolResultBlock, text_content
+from refold_protocol.session.append_only_list import AppendOnlyList
+from refold_protocol.session.messages import (
+    CallConfig,
+    EpochHeader,
+    Message,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    ToolSchema,
+    text_content,
+)
 from refold_protocol.session.request import Request, RequestDigest
-from refold_protocol.session.tape import Tape
 from tests.support.asking import ask, http_provider
 from tests.support.fake_provider import FakeProvider, answer
 
@@ -54,7 +62,7 @@ def decoding() -> None:
         for group in (1, 16):
             writes = [event * group] * (EVENTS // group)
             show(f"events, {name}, {group} a write", EVENTS, lambda writes=writes: feed(SseDecoder().feed, writes))
-            show(f"chunks, {name}, {group} a write", EVENTS, lambda writes=writes: feed(StreamDecoder().feed, writes))
+            show(f"chunks, {name}, {group} a write", EVENTS, lambda writes=writes: feed(ChatCompletionsDecoder().feed, writes))
 
 
 def feed(take: Callable[[bytes], object], writes: list[bytes]) -> None:
@@ -67,7 +75,7 @@ def encoding() -> None:
     """Bodies of about 400 kB: from nothing, and after one more message."""
     tool = ToolSchema("read_file", "Reads a file.", JsonText('{"type":"object","properties":{"path":{"type":"string"}}}'))
     header = EpochHeader(CallConfig("p", "m", "chat-completions", max_tokens=1024), "You help." * 400, (tool,) * 12)
-    tape: Tape[Message] = Tape()
+    tape: AppendOnlyList[Message] = AppendOnlyList()
     for number in range(66):
         tape = tape.then(Message("user", text_content(f"Question {number}? " * 120)))
         call = ToolCallBlock(f"c{number}", "read_file", '{"path":"src/main.py"}')
@@ -75,8 +83,8 @@ def encoding() -> None:
         tape = tape.then(Message("user", (ToolResultBlock(f"c{number}", text_content("line of code\n" * 200), False),)))
     whole = Request(header, tape)
     print(f"body of {len(tape)} messages, {len(encode(whole, {})):,} bytes")
-    show("  encode from nothing, with digest", 20, lambda: repeat(20, lambda: BodyEncoder().encode(whole, {})))
-    encoder = BodyEncoder()
+    show("  encode from nothing, with digest", 20, lambda: repeat(20, lambda: ChatCompletionsEncoder().encode(whole, {})))
+    encoder = ChatCompletionsEncoder()
     encoder.encode(whole, {})
     show("  the same request again", 200, lambda: repeat(200, lambda: encoder.encode(whole, {})))
     show("  one message more, each time", 200, lambda: grow(encoder, header, tape))
@@ -85,14 +93,14 @@ def encoding() -> None:
     show("  canonical digest, one message more", 200, lambda: digest(header, tape))
 
 
-def grow(encoder: BodyEncoder, header: EpochHeader, tape: Tape[Message]) -> None:
+def grow(encoder: ChatCompletionsEncoder, header: EpochHeader, tape: AppendOnlyList[Message]) -> None:
     """Encode 200 times, each time after one more short message."""
     for _ in range(200):
         tape = tape.then(Message("user", text_content("and then?")))
         encoder.encode(Request(header, tape), {})
 
 
-def digest(header: EpochHeader, tape: Tape[Message]) -> None:
+def digest(header: EpochHeader, tape: AppendOnlyList[Message]) -> None:
     """Compute the canonical digest 200 times, each time after one more short message; the first one costs all."""
     running = RequestDigest()
     for _ in range(200):

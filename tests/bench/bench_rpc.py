@@ -18,16 +18,16 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from refold_protocol.rpc.envelope import Request, decode_message, encode_notification, encode_result
+from refold_protocol.rpc.envelope import RpcRequest, decode_message, encode_notification, encode_result
 from refold_protocol.rpc.framing import Frame, FrameReader, encode_frame
-from refold_protocol.rpc.methods import METHODS, Method, decode_params
-from refold_protocol.rpc.notices import SessionEventsNotice
-from refold_protocol.rpc.params import TurnStartParams
-from refold_protocol.rpc.results import TurnStartResult
 from refold_server import boot
+from refold_server.rpc.connection import Endpoint, stdio_endpoint
+from refold_server.rpc.descriptors import Handover
 from refold_server.rpc.dispatch import Service
-from refold_server.rpc.endpoint import Endpoint, stdio_endpoint
-from refold_server.rpc.handover import Handover
+from refold_server.rpc.method import Method, decode_params
+from refold_server.rpc.method_table import METHODS
+from refold_server.rpc.notices import SessionEventsNotice
+from refold_server.rpc.turn_methods import TurnStartParams, TurnStartResult
 
 ROUNDS = 5
 COUNT = 20_000
@@ -176,7 +176,7 @@ def _decode() -> object:
     (frame,) = FrameReader().feed(_FRAME)
     assert isinstance(frame, Frame)
     request = decode_message(frame.body)
-    assert isinstance(request, Request)
+    assert isinstance(request, RpcRequest)
     return decode_params(METHODS["turn/start"], request.params)
 
 

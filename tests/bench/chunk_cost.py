@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from refold_protocol.dialects.registry import dialect_named
+from refold_protocol.dialects.dialect_table import dialect_named
 from refold_protocol.ids import SessionId
 from refold_protocol.rpc.envelope import encode_notification
 from refold_protocol.rpc.framing import encode_frame
@@ -23,11 +23,11 @@ from refold_protocol.session.messages import Chunk, Source, text_content
 from refold_protocol.session.request import Request
 from refold_server.clock import epoch_ms, uuid7
 from refold_server.loop.instance import Instance
-from refold_server.loop.ledger import Ledger
-from refold_server.loop.seams import Seams
-from refold_server.rpc.subscription import notice_of
+from refold_server.plugins.session_hooks import SessionHooks
+from refold_server.requests.session_log import SessionLog
+from refold_server.rpc.event_methods import notice_of
+from refold_server.sessions.event_tail import Tail
 from refold_server.sessions.session import Session
-from refold_server.sessions.tail import Tail
 from refold_storage.interface import NewSession
 from refold_storage.lmdb_store import open_store
 from tests.support.loop_host import ScriptedHost, ScriptedProvider
@@ -69,8 +69,10 @@ async def whole_way(reads: list[bytes], folder: str, *, follow: bool) -> tuple[f
             tasks.start_soon(work)
 
         handle = await store.create(NewSession(SessionId(uuid7()), "/", epoch_ms()))
-        ledger = Ledger(handle)
-        session = Session(ledger, Instance(ledger, ScriptedHost(BytesProvider(reads)), Seams(), "Be brief."), spawn)
+        session_log = SessionLog(handle)
+        session = Session(
+            session_log, Instance(session_log, ScriptedHost(BytesProvider(reads)), SessionHooks(), "Be brief."), spawn
+        )
         tail = Tail(handle, -1)
 
         async def publish() -> None:

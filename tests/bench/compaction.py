@@ -20,15 +20,15 @@ from refold_protocol.ids import SessionId
 from refold_protocol.session.events import Draft, InstanceStart
 from refold_protocol.session.messages import BlockEnd, BlockStart, FinishChunk, TextDelta, Usage
 from refold_server.loop.instance import Instance
-from refold_server.loop.ledger import Ledger
-from refold_server.loop.seams import Seams
-from refold_server.sessions.compacting import compact_session
+from refold_server.plugins.session_hooks import SessionHooks
+from refold_server.requests.session_log import SessionLog
 from refold_server.sessions.session import Session
+from refold_server.sessions.session_registry import compact_session
 from refold_storage.interface import NewSession
-from refold_storage.memory import MemoryStore
 from tests.support.logs import HEADER, Log
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import turn
+from tests.support.memory_store import MemoryStore
 
 WORDS = "a few words of a turn " * 8
 
@@ -75,8 +75,8 @@ async def measured(nodes: int, *, memory: bool) -> Costs:
         def spawn(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
             tasks.start_soon(work)
 
-        ledger = Ledger(handle)
-        session = Session(ledger, Instance(ledger, host, Seams(), "Be brief."), spawn)
+        session_log = SessionLog(handle)
+        session = Session(session_log, Instance(session_log, host, SessionHooks(), "Be brief."), spawn)
         await turn(session)  # a header, an instance, and what is folded of the log
         before = await _cpu(lambda: turn(session))
         if memory:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from refold_protocol.session.density import Density
+from refold_protocol.session.token_estimate import Density
 
 ROOT = Path(__file__).parents[2]
 

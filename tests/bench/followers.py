@@ -53,7 +53,7 @@ async def measure(place: Place, rounds: int) -> dict[str, float]:
     store = await open_store(place.store, new_uuid=uuid7)
     handle = await store.create(NewSession(new_session_id(), str(place.workspace), epoch_ms()))
     await committed(handle)
-    alone = [await unasked(handle) for _ in range(10)]
+    alone = [await unfollowed(handle) for _ in range(10)]
     async with place.daemon() as daemon:
         wire = Wire(daemon)
         notices = await wire.subscribe(handle.id, -1)
@@ -63,8 +63,8 @@ async def measure(place: Place, rounds: int) -> dict[str, float]:
             first.append(await told(handle, notices))
         lively = [await told(handle, notices) for _ in range(rounds * 20)]
         await asyncio.sleep(1.1)  # the owner asks once a second whether somebody follows
-        await unasked(handle)
-        followed = [await unasked(handle) for _ in range(10)]
+        await unfollowed(handle)
+        followed = [await unfollowed(handle) for _ in range(10)]
         busy = await cpu_of(daemon, lambda: committed(handle), 20)
         own = await own_floor(daemon, wire, place)
         await asyncio.sleep(QUIET)
@@ -97,7 +97,7 @@ async def told(handle: Handle, notices: Notices) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-async def unasked(handle: Handle) -> float:
+async def unfollowed(handle: Handle) -> float:
     """Give how long an event waits for a commit when nobody flushes."""
     reached = asyncio.Event()
     stop = handle.watch_durable(lambda _: reached.set())

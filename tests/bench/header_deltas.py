@@ -25,7 +25,7 @@ from refold_protocol.json_text import compact_json
 from refold_protocol.session.codec import seal
 from refold_protocol.session.events import Draft, RequestHeader
 from refold_protocol.session.header import header_draft
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
+from refold_protocol.session.messages import CallConfig, EpochHeader, ToolSchema
 from refold_storage.lmdb_store import open_store
 from tests.bench.store import used
 from tests.support.stores import HandClock, new, new_uuid

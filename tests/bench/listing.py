@@ -18,9 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from refold_protocol.ids import InputId
-from refold_protocol.rpc.params import SessionListParams
-from refold_protocol.session.chain import chain
-from refold_protocol.session.codec import seal
+from refold_protocol.session.codec import chain, seal
 from refold_protocol.session.events import (
     AssistantChunk,
     Draft,
@@ -34,10 +32,10 @@ from refold_protocol.session.events import (
     TurnStart,
 )
 from refold_protocol.session.messages import Source, TextDelta, text_content
-from refold_protocol.session.summary import EMPTY_SUMMARY
+from refold_protocol.session.session_totals import EMPTY_SUMMARY
 from refold_server.clock import epoch_ms, new_session_id, uuid7
-from refold_server.sessions.listing import page_of_sessions, read_cursor
-from refold_server.sessions.registry import Sessions
+from refold_server.sessions.session_list import SessionListParams, page_of_sessions, read_cursor
+from refold_server.sessions.session_registry import Sessions
 from refold_storage.interface import SessionRecord, Store
 from refold_storage.lmdb_store import open_store
 from tests.support.logs import HEADER

@@ -17,11 +17,11 @@ import anyio
 from refold_protocol.ids import SessionId
 from refold_protocol.session.messages import Source, text_content
 from refold_protocol.session.request import Request
-from refold_server.checks.live import EVERY, CheckMode, LiveCheck
 from refold_server.clock import epoch_ms, uuid7
 from refold_server.loop.instance import Instance
-from refold_server.loop.ledger import Ledger
-from refold_server.loop.seams import Seams
+from refold_server.plugins.session_hooks import SessionHooks
+from refold_server.requests.live_check import EVERY, CheckMode, LiveCheck
+from refold_server.requests.session_log import SessionLog
 from refold_server.sessions.session import Session
 from refold_storage.interface import NewSession
 from refold_storage.lmdb_store import open_store
@@ -50,9 +50,9 @@ async def share(folder: str, turns: int, mode: CheckMode) -> tuple[float, float]
         def spawn(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
             tasks.start_soon(work)
 
-        ledger = Ledger(await store.create(NewSession(SessionId(uuid7()), "/", epoch_ms())))
-        session = Session(ledger, Instance(ledger, ScriptedHost(provider), Seams(), "Be brief."), spawn)
-        session.instance.live_check = Timed(ledger.handle, mode)
+        session_log = SessionLog(await store.create(NewSession(SessionId(uuid7()), "/", epoch_ms())))
+        session = Session(session_log, Instance(session_log, ScriptedHost(provider), SessionHooks(), "Be brief."), spawn)
+        session.instance.model.live_check = Timed(session_log.handle, mode)
         began = 0.0
         for number in range(turns):
             if number == turns - EVERY:

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 from refold_protocol.session.events import Event
 from refold_protocol.session.messages import BlockEnd, BlockStart, FinishChunk, TextDelta, Usage
-from refold_protocol.session.meter_profile import MeterProfile
 from refold_protocol.session.session_state import NO_EVENTS, fold_all
-from refold_server.meters import ModelTokenMeter
+from refold_protocol.session.token_estimate import MeterProfile
+from refold_server.requests.session_meters import ModelTokenMeter
 from tests.support.logs import Log
 
 PROFILE = MeterProfile("engine/chain", 1_000_000)

@@ -23,8 +23,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from refold_protocol.ids import SessionId
-from refold_protocol.session.chain import CHAIN_START, chain
-from refold_protocol.session.codec import decode_event
+from refold_protocol.session.codec import CHAIN_START, chain, decode_event
 from refold_protocol.session.events import EncoderId, RequestSent, StepStart
 from refold_protocol.session.header import header_draft
 from refold_protocol.session.messages import BlockEnd, BlockStart, FinishChunk, TextDelta, ToolCallDelta
@@ -46,7 +45,7 @@ def begin_step(log: Log) -> None:
     """Open a step whose request is nobody's: a digest would be computed from all that stands before it."""
     assert log.work.turn is not None
     log.add(StepStart(log.work.turn, log.work.last_step + 1))
-    if log.horizon.header is None:
+    if log.request_state.header is None:
         draft = header_draft(None, HEADER, anchored=True)
         assert draft is not None
         log.write(draft)

@@ -18,8 +18,8 @@ from refold_protocol.ids import SessionId
 from refold_protocol.session.messages import Source, text_content
 from refold_server.clock import epoch_ms, uuid7
 from refold_server.loop.instance import Instance
-from refold_server.loop.ledger import Ledger
-from refold_server.loop.seams import Seams
+from refold_server.plugins.session_hooks import SessionHooks
+from refold_server.requests.session_log import SessionLog
 from refold_server.sessions.session import Session
 from refold_storage.interface import NewSession
 from refold_storage.lmdb_store import open_store
@@ -39,10 +39,10 @@ async def measure(folder: str, turns: int) -> list[float]:
         def spawn(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
             tasks.start_soon(work)
 
-        ledger = Ledger(await store.create(NewSession(SessionId(uuid7()), "/", epoch_ms())))
+        session_log = SessionLog(await store.create(NewSession(SessionId(uuid7()), "/", epoch_ms())))
         host = ScriptedHost(provider)
         host.checks = "sampled"  # as outside of tests
-        session = Session(ledger, Instance(ledger, host, Seams(), "Be brief."), spawn)
+        session = Session(session_log, Instance(session_log, host, SessionHooks(), "Be brief."), spawn)
         for _ in range(turns):
             began = time.process_time()
             _, turn, _ = await session.start(text_content("short"), Source("cli"))

@@ -18,11 +18,10 @@ from refold_protocol.errors import (
     SessionReadOnlyError,
 )
 from refold_protocol.ids import SessionId, writer_tail
-from refold_protocol.session.chain import CHAIN_START, chain
-from refold_protocol.session.codec import decode_event
+from refold_protocol.session.codec import CHAIN_START, chain, decode_event
 from refold_protocol.session.events import Draft, Event
-from refold_protocol.session.summary import EMPTY_SUMMARY
-from refold_storage.chain_walk import walk_chain
+from refold_protocol.session.session_totals import EMPTY_SUMMARY
+from refold_storage.damage import walk_chain
 from refold_storage.interface import NewSession, Store
 from tests.support.event_examples import EXAMPLES
 from tests.support.stores import (

@@ -1,4 +1,4 @@
-"""What a store promises of deleting and archiving, held against the LMDB store and the in-memory double alike."""
+"""What a store promises of deleting, archiving and moving, held against the LMDB store and the in-memory double alike."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from refold_protocol.errors import SessionAlreadyOwnedError, SessionNotFoundError, StorageFullError
+from refold_protocol.errors import InvalidJsonError, SessionAlreadyOwnedError, SessionNotFoundError, StorageFullError
 from refold_protocol.ids import SessionId
-from refold_protocol.session.chain import chain
-from refold_storage.chain_walk import walk_chain
+from refold_protocol.session.codec import chain
+from refold_storage.damage import walk_chain
 from refold_storage.interface import Store
 from tests.support.stores import NEW, OTHER, SESSION, StoreKind, chunks, filled, lines_of, new, prompt
 
@@ -214,3 +215,24 @@ async def test_a_fork_of_an_archived_session_is_not_archived(store: Store) -> No
     await (await filled(store, chunks(3))).close()
     await store.set_archived(NEW.id, True)
     assert not (await store.fork(SESSION, 1, new(OTHER))).archived
+
+
+async def test_a_session_gets_another_folder_and_nothing_else_changes(kind: StoreKind, store: Store) -> None:
+    handle = await filled(store, [prompt()])
+    with pytest.raises(SessionAlreadyOwnedError):
+        await store.rehome(SESSION, "/elsewhere")
+    await handle.close()
+    before = store.get(SESSION)
+    assert await store.rehome(SESSION, "/elsewhere") == replace(before, cwd="/elsewhere")
+    assert await store.rehome(SESSION, "/elsewhere") == store.get(SESSION)
+    assert [record.cwd for _, record in store.recent(limit=5)] == ["/elsewhere"]
+    with pytest.raises(SessionNotFoundError):
+        await store.rehome(THIRD, "/elsewhere")
+    with pytest.raises(InvalidJsonError):
+        await store.rehome(SESSION, "/\udc80")
+    again = await store.open(SESSION, "write")
+    again.append(chunks(2))
+    await again.close()
+    assert (store.get(SESSION).cwd, store.get(SESSION).tail) == ("/elsewhere", 2)
+    await store.close()
+    assert (await kind.open()).get(SESSION).cwd == "/elsewhere"

@@ -1,5 +1,9 @@
 """Any history of sessions that are made, forked, imported, archived, deleted, continued and reopened leaves exactly the logs
-that plain lists would be, in both stores, and nothing besides."""
+that plain lists would be, in both stores, and nothing besides.
+
+Invariant: Whatever is made, forked, imported, archived, deleted, reopened or compacted, every session left is exactly its
+lines and chain, and no record is there for nobody.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,14 @@ from msgspec.structs import replace
 
 from refold_protocol.errors import SessionAlreadyOwnedError
 from refold_protocol.ids import SessionId
-from refold_protocol.session.chain import chain
-from refold_protocol.session.summary import EMPTY_SUMMARY, summary_step
-from refold_storage.chain_walk import walk_chain
-from refold_storage.compact import compact_store
-from refold_storage.delete import hidden_numbers
+from refold_protocol.session.codec import chain
+from refold_protocol.session.session_totals import EMPTY_SUMMARY, summary_step
+from refold_storage.changes import hidden_numbers
+from refold_storage.damage import walk_chain
 from refold_storage.interface import Handle, Store
-from refold_storage.keys import HIDDEN, parse_child_key, parse_record_key
+from refold_storage.record_keys import HIDDEN, parse_child_key, parse_record_key
 from refold_storage.store import LmdbStore
+from refold_storage.store_compaction import compact_store
 from tests.support.stores import StoreKind, filled, long_note, new, notes, prompt, run
 
 Move = tuple[str, int, int]

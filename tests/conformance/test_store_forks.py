@@ -1,4 +1,7 @@
-"""What a store promises of forks, held against the LMDB store and the in-memory double alike."""
+"""What a store promises of forks, held against the LMDB store and the in-memory double alike.
+
+Invariant: A fork costs the same however long the history is, and reads as one log.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,10 @@ from refold_protocol.errors import (
     StorageFullError,
 )
 from refold_protocol.ids import SessionId, writer_tail
-from refold_protocol.session.chain import chain
-from refold_protocol.session.summary import EMPTY_SUMMARY, summary_step
-from refold_storage.chain_walk import walk_chain
-from refold_storage.interface import NewSession, SessionRecord, Store
-from refold_storage.session_record import Parent
+from refold_protocol.session.codec import chain
+from refold_protocol.session.session_totals import EMPTY_SUMMARY, summary_step
+from refold_storage.damage import walk_chain
+from refold_storage.interface import NewSession, Parent, SessionRecord, Store
 from tests.support.stores import (
     NEW,
     OTHER,

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold_protocol.errors import InvalidEventError
-from refold_protocol.session.chain import chain
-from refold_protocol.session.codec import CHUNK
+from refold_protocol.session.codec import CHUNK, chain
 from refold_protocol.session.events import Draft, Event
-from refold_storage.chain_walk import walk_chain
+from refold_storage.damage import walk_chain
 from refold_storage.interface import Handle, Store
 from tests.support.stores import NEW, SESSION, StoreKind, chunks, run, tool_result
 from tests.support.strategies import drafts

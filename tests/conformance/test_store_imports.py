@@ -17,13 +17,12 @@ from refold_protocol.errors import (
     StorageFullError,
 )
 from refold_protocol.ids import SessionId
-from refold_protocol.session.chain import chain
-from refold_protocol.session.codec import seal
+from refold_protocol.session.codec import chain, seal
 from refold_protocol.session.events import Draft, Trigger, TurnStart
 from refold_protocol.session.messages import Source
-from refold_protocol.session.summary import EMPTY_SUMMARY
+from refold_protocol.session.session_totals import EMPTY_SUMMARY
 from refold_protocol.verify import Report, Verifier
-from refold_storage.chain_walk import walk_chain
+from refold_storage.damage import walk_chain
 from refold_storage.interface import SessionRecord, Store
 from tests.support.logs import Log, spoken
 from tests.support.stores import OTHER, SESSION, StoreKind, filled, lines_of, long_note, new, notes, prompt
@@ -106,7 +105,11 @@ async def test_what_is_foreign_in_a_log_comes_in_byte_for_byte(store: Store) -> 
 
 
 async def test_a_log_that_breaks_a_rule_is_refused_with_the_place_of_the_first_event_that_does(store: Store) -> None:
-    """Each is an event by itself; what stands before it makes it wrong."""
+    """Invariant: Import and `verify` judge a log by the fold that judges what is written, and name the first event that breaks
+    a rule.
+
+    Each is an event by itself; what stands before it makes it wrong.
+    """
     whole = Log()
     whole.turn()
     whole.step()

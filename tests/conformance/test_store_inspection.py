@@ -29,7 +29,7 @@ async def store(kind: StoreKind) -> AsyncGenerator[Store]:
 
 async def test_an_examined_log_is_the_log_that_is_read(store: Store) -> None:
     handle = await filled(store, chunks(700))
-    examined = await store.examine(SESSION)
+    examined = await store.open_damaged(SESSION)
     assert list(examined.inspect()) == list(examined.records()) == list(handle.inspect()) == list(handle.records())
     assert (examined.tail, examined.head_digest, examined.access) == (699, handle.head_digest, "read")
     await examined.close()
@@ -50,7 +50,7 @@ async def test_what_is_not_committed_is_not_inspected(store: Store) -> None:
 async def test_a_fork_is_inspected_from_its_parents_first_event_on(store: Store) -> None:
     parent = await filled(store, chunks(40))
     await store.fork(SESSION, 24, new(OTHER))
-    examined = await store.examine(new(OTHER).id)
+    examined = await store.open_damaged(new(OTHER).id)
     lines = [line for record in examined.records() for line in record.lines]
     assert list(examined.inspect()) == list(examined.records())
     assert lines == lines_of(parent)[:25]
@@ -58,4 +58,4 @@ async def test_a_fork_is_inspected_from_its_parents_first_event_on(store: Store)
 
 async def test_a_session_that_is_not_there_cannot_be_examined(store: Store) -> None:
     with pytest.raises(SessionNotFoundError):
-        await store.examine(SESSION)
+        await store.open_damaged(SESSION)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from refold_protocol.errors import LogUnwritableError, SessionHandleClosedError, StorageFullError
-from refold_storage.chain_walk import walk_chain
+from refold_storage.damage import walk_chain
 from refold_storage.interface import Store
 from tests.support.stores import NEW, OTHER, SESSION, StoreKind, chunk, chunks, filled, lines_of, new, tool_result
 

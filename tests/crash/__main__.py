@@ -1,4 +1,4 @@
-"""Owns `python -m tests.crash --kills N --seed S [--first STORE] [--at-once C] [--json]`: kill that often, in each
+"""`python -m tests.crash --kills N --seed S [--first STORE] [--at-once C] [--json]`: kill that often, in each
 of C campaigns at once, and say what was lost.
 
 The last line is `N kills, F facts, L lost`. Exit code 1 where anything is not as it must be.

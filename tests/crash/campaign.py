@@ -1,4 +1,4 @@
-"""Owns many kills in a row, and what they come to. A store lives through some kills, then another one is made.
+"""Many kills in a row, and what they come to. A store lives through some kills, then another one is made.
 
 Given the seed, the same kills come in the same order, as far as scheduling allows: which store, which script, which place.
 """

@@ -1,4 +1,4 @@
-"""Owns the look at a store after a kill: that every fact is there, and that whoever opens it next finds it whole.
+"""Look at a store after a kill: that every fact is there, and that whoever opens it next finds it whole.
 
 In this order: what is on disk, before anybody writes; what opening for writing adds, once; the next request. Reads as the
 product does, through its own store and views, in a process of its own.
@@ -13,18 +13,16 @@ from typing import Any
 import anyio
 from msgspec import Struct, field
 
-from refold_protocol.dialects.registry import dialect_named
+from refold_protocol.dialects.dialect_table import dialect_named
 from refold_protocol.errors import RefoldError
 from refold_protocol.ids import SessionId
-from refold_protocol.session.chain import CHAIN_START, chain_step
-from refold_protocol.session.codec import decode_event
+from refold_protocol.session.codec import CHAIN_START, chain_step, decode_event
 from refold_protocol.session.events import Event, InstanceStart, Replace, ToolResult, UserMessage
-from refold_protocol.session.rebuild import sent_requests
-from refold_protocol.session.request import Request
+from refold_protocol.session.request import Request, sent_requests
 from refold_protocol.session.session_state import fold_all
-from refold_server.checks.offline import check_log
 from refold_server.clock import epoch_ms, uuid7
-from refold_server.sessions.views import header_view, pending_view, status_view, surface_view, transcript_view
+from refold_server.requests.offline_check import check_log
+from refold_server.sessions.session_views import header_view, pending_view, status_view, surface_view, transcript_view
 from refold_storage.interface import Store
 from refold_storage.lmdb_store import open_store
 from tests.crash.child import Ground
@@ -73,7 +71,7 @@ class Look(Struct, frozen=True):
     seed: str
 
 
-def examine(ground: Ground, told: Told, killed_ms: int, look: Look) -> Examined:
+def open_damaged(ground: Ground, told: Told, killed_ms: int, look: Look) -> Examined:
     """Look at a store whose last process was killed at `killed_ms` (epoch ms)."""
     found = Examined([*told.faults])
     try:
@@ -137,7 +135,7 @@ def _present(store: Store, told: Told, found: Examined) -> list[SessionId]:
 
 
 async def _stand(store: Store, session: str, found: Examined) -> Stand:
-    handle = await store.examine(SessionId(session))
+    handle = await store.open_damaged(SessionId(session))
     report = await check_log(handle)
     await handle.close()
     found.faults += [f"session {session}: {one.check} at {one.seq}: {one.message}" for one in report.differences]
@@ -229,7 +227,8 @@ def _prefixes(stand: Stand, told: Told, found: Examined) -> None:
         same = before is not None and before[1].header == request.header
         if event.seq > known and before is not None and same and not any(before[0] < seq < event.seq for seq in replaces):
             found.continued += 1
-            if not body.startswith(before[2].removesuffix(dialect.tail)):
+            kept = len(before[2]) - dialect.moved_end(before[1], request)
+            if not body.startswith(before[2][:kept]):
                 found.faults.append(f"session {stand.session}: the request at {event.seq} does not continue the one before")
         before = event.seq, request, body
 

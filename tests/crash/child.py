@@ -1,4 +1,4 @@
-"""Owns the process that will be killed: a whole daemon over a real store, its client, a model that needs no network.
+"""Process that will be killed: a whole daemon over a real store, its client, a model that needs no network.
 
 Everything between the wire and the disk is the real thing. Runs in a forked child, and changes nothing but that: the place
 of the provider, the fail point that it is to end at, and a probe that tells of each accepted batch.
@@ -17,15 +17,15 @@ from typing import Any
 
 from msgspec import Struct
 
+from refold_protocol.rpc.connection_state import Lifecycle
 from refold_protocol.rpc.framing import FrameReader
-from refold_protocol.rpc.lifecycle import Lifecycle
-from refold_server import host, stores
+from refold_server import services as host
+from refold_server import services as stores
 from refold_server.daemon import Daemon, places
-from refold_server.rpc.descriptors import Descriptors
-from refold_server.rpc.endpoint import Endpoint
-from refold_server.rpc.handover import Handover
-from refold_storage.accept import Batch
-from refold_storage.log_write import WriteHandle
+from refold_server.rpc.connection import Endpoint
+from refold_server.rpc.descriptors import Descriptors, Handover
+from refold_storage.batch import Batch
+from refold_storage.writer import WriteHandle
 from tests.crash.model import SeededModel
 from tests.crash.pipe import Pipe, now_ms
 from tests.crash.points import STAGES, Point, arm, promise_too_early

@@ -1,4 +1,4 @@
-"""Owns the harness's processes: forked, heard through a pipe, killed.
+"""Harness's processes: forked, heard through a pipe, killed.
 
 Forked, because a process that has everything imported costs milliseconds then. The parent itself never opens a store and
 runs no event loop, so there is nothing that a child could inherit half-way.

@@ -1,4 +1,4 @@
-"""Owns the other direction of the proof: what happened outside the log, a body sent or a file written, stands in it."""
+"""Other direction of the proof: what happened outside the log, a body sent or a file written, stands in it."""
 
 from __future__ import annotations
 

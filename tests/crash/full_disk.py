@@ -1,4 +1,4 @@
-"""Owns `python -m tests.crash.full_disk [--moments N] [--seed S] [--way tmpfs|limit]`: the disk of a working daemon becomes
+"""`python -m tests.crash.full_disk [--moments N] [--seed S] [--way tmpfs|limit]`: the disk of a working daemon becomes
 full at N different moments, stays so until the daemon has said it, and has space again; then the same daemon must go on.
 
 `tmpfs` fills a file system of 4 MiB of its own (as root, where the machine lets us mount one); `limit` has no file become
@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from tests.crash.check import Examined, Look, examine
+from tests.crash.check import Examined, Look, open_damaged
 from tests.crash.child import Ground, place_model, serve, tell_of_accepted
 from tests.crash.children import Child, errors_of
 from tests.crash.kill import look
@@ -165,7 +165,7 @@ def suffer(place: Path, seed: int, number: int, way: str) -> tuple[Told, Examine
     child = Child(ground, work)
     code = child.over()
     told.hear(child.data)
-    found = look(ground, lambda: examine(ground, told, now_ms(), Look(cold=False, last=True, seed=str(seed))))
+    found = look(ground, lambda: open_damaged(ground, told, now_ms(), Look(cold=False, last=True, seed=str(seed))))
     if code != 0 or "Traceback" in errors_of(ground):
         found.faults.append(f"the daemon and its client ended in {errors_of(ground)}")
     shutil.rmtree(ground.root)

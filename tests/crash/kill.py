@@ -1,4 +1,4 @@
-"""Owns one kill: a child lives, alone or beside another one, and is killed; then a third process looks at what was left.
+"""Kill: a child lives, alone or beside another one, and is killed; then a third process looks at what was left.
 
 A neighbour works on the same store and goes on when the other one is dead, whatever that held: the store's write lock, a
 session. It is killed too, somewhat later.
@@ -14,7 +14,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
-from tests.crash.check import Examined, Look, examine
+from tests.crash.check import Examined, Look, open_damaged
 from tests.crash.child import Ground, Life, run
 from tests.crash.children import Child, errors_of, listen
 from tests.crash.pipe import now_ms
@@ -89,7 +89,7 @@ def kill_one(ground: Ground, told: Told, plan: Plan, *, sabotage: bool = False) 
         told.hear(one.data)
     killed = killed if told.hit is None else told.hit[1]
     cold = plan.cold or (plan.point is not None and told.hit is None)
-    found = look(ground, lambda: examine(ground, told, killed, Look(cold, plan.last, plan.seed)))
+    found = look(ground, lambda: open_damaged(ground, told, killed, Look(cold, plan.last, plan.seed)))
     if "Traceback" in errors_of(ground):
         faults.append(f"a process complained: {errors_of(ground)}")
     found.faults += faults

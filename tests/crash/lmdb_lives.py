@@ -23,7 +23,7 @@ from typing import Final
 import lmdb
 from msgspec import Struct
 
-from refold_storage.occupancy import TURN_SECONDS, OpeningTurn
+from refold_storage.locks import TURN_SECONDS, OpeningTurn
 from tests.crash.child import Ground
 from tests.crash.children import Child, listen
 

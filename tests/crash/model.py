@@ -1,4 +1,4 @@
-"""Owns the model of the crash harness: it draws its replies from a seed, and says which body it was sent before the first
+"""Model of the crash harness: it draws its replies from a seed, and says which body it was sent before the first
 chunk of its reply.
 
 Replies are text in pieces, calls that read, calls that write, cut streams and refusals; who asks for a summary mostly gets
@@ -27,7 +27,7 @@ from refold_protocol.session.messages import (
     UsageChunk,
 )
 from refold_protocol.session.request import Request
-from refold_server.compaction.words import instructions
+from refold_server.compaction.compaction_decision import instructions
 from tests.crash.pipe import Pipe
 
 ASKED: Final = instructions()[:60].encode()

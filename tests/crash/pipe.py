@@ -1,4 +1,4 @@
-"""Owns the pipe from a child that will be killed to its parent: what went over the wire, line by line, as it went.
+"""Pipe from a child that will be killed to its parent: what went over the wire, line by line, as it went.
 
 A line is a mark, a space and a text: `>` a message of the client, `<` one of the daemon, `b` the digest of a body that left
 to the provider, `+` an accepted batch (session, tail, epoch ms), `*` the fail point at which the child ends itself (name,

@@ -1,4 +1,4 @@
-"""Owns the table of fail points: places between two steps at which a child of the harness ends itself by SIGKILL.
+"""Table of fail points: places between two steps at which a child of the harness ends itself by SIGKILL.
 
 Nothing of it is in the product: each row puts itself around named functions of it, in the child alone, after the fork.
 """
@@ -15,19 +15,23 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from refold_server.loop import compacting, step, toolcalls, turn
+from refold_server.compaction import compaction_run
+from refold_server.compaction.compaction_trigger import CompactionTrigger
+from refold_server.loop import turn
 from refold_server.loop.approvals import Approvals
-from refold_server.loop.ledger import Ledger
-from refold_server.loop.room import Room
-from refold_server.rpc import compact_methods
+from refold_server.loop.tool_calls import ToolCalls
+from refold_server.requests import model_call
+from refold_server.requests.session_log import SessionLog
+from refold_server.rpc import change_methods as compact_methods
 from refold_server.sessions.session import Session
 from refold_server.tools import text_change
-from refold_storage import opening, session_changes
+from refold_storage import store as session_changes
+from refold_storage import store_opening as opening
 from refold_storage.commit import CommitQueue
 from refold_storage.environment import Environment
 from refold_storage.high_water import HighWaterMark
-from refold_storage.log_write import WriteHandle
 from refold_storage.store import LmdbStore
+from refold_storage.writer import WriteHandle
 from tests.crash.pipe import Pipe, now_ms
 from tests.crash.wire import Client
 
@@ -112,6 +116,11 @@ def awaited(owner: Any, name: str, when: Callable[[Any], bool] = lambda _: True)
     return put
 
 
+def asked_for(purpose: str) -> Callable[[Hit], None]:
+    """The place after the record of a request is durable."""
+    return awaited(model_call, "_record", lambda sent: sent.purpose == purpose)
+
+
 def at_stage(thread: str, stage: str, *, repairing: bool = False) -> Callable[[Hit], None]:
     """A place in a commit."""
 
@@ -154,28 +163,28 @@ def inside_openings(hit: Hit) -> None:
 
 def repairing(hit: Hit) -> None:
     """The place at which closers are accepted and not flushed."""
-    inner = Ledger.flush
+    inner = SessionLog.flush
 
-    async def flush(self: Ledger) -> int:
+    async def flush(self: SessionLog) -> int:
         if STAGES.repairing:
             hit()
         return await inner(self)
 
-    Ledger.flush = flush
+    SessionLog.flush = flush
 
 
 def mark_repairs() -> None:
     """Have `STAGES` know when closers are being written."""
-    inner = Ledger.repair
+    inner = SessionLog.repair
 
-    async def repair(self: Ledger) -> bool:
+    async def repair(self: SessionLog) -> bool:
         STAGES.repairing += 1
         try:
             return await inner(self)
         finally:
             STAGES.repairing -= 1
 
-    Ledger.repair = repair
+    SessionLog.repair = repair
 
 
 POINTS: Final = (
@@ -190,9 +199,9 @@ POINTS: Final = (
     Point("commit: committed, nobody told", 20, before(CommitQueue, "_tell")),
     Point("commit: told to the event loop, not to who waits", 20, before(CommitQueue, "_deliver")),
     Point("input: durable, not answered", 4, awaited(Session, "_accept")),
-    Point("request: durable, not sent", 5, awaited(step, "_record_request")),
-    Point("call: durable, not begun", 5, before(toolcalls, "_run_one")),
-    Point("call: done, no result", 5, awaited(toolcalls, "_run_one")),
+    Point("request: durable, not sent", 5, asked_for("step")),
+    Point("call: durable, not begun", 5, before(ToolCalls, "_run_one")),
+    Point("call: done, no result", 5, awaited(ToolCalls, "_run_one")),
     Point("call: its file is made, nothing is said", 3, behind(text_change, "make_file")),
     Point("approval: question durable, nobody asked", 2, before(Approvals, "_answered")),
     Point("approval: answered, not durable", 2, behind(Approvals, "answer")),
@@ -203,17 +212,21 @@ POINTS: Final = (
     Point("turn: its end accepted, not durable", 3, behind(turn, "_close")),
     Point("closers: accepted, not durable", 1, repairing),
     Point("closers: written, not committed", 1, at_stage("commit", "written", repairing=True)),
-    Point("closers: durable, the open not answered", 1, awaited(Ledger, "repair", bool)),
+    Point("closers: durable, the open not answered", 1, awaited(SessionLog, "repair", bool)),
     Point("fork: written, not committed", 2, behind(session_changes, "fork")),
     Point("fork: durable, not answered", 2, awaited(LmdbStore, "fork")),
     Point("delete: done, not committed", 1, behind(session_changes, "delete")),
     Point("delete: durable, not answered", 1, awaited(LmdbStore, "delete")),
     Point("archive: durable, not answered", 1, awaited(LmdbStore, "set_archived")),
-    Point("compact: the call for a summary durable, not sent", 2, before(compacting, "replying")),
-    Point("compact: summed up, not landed", 2, before(compacting, "_land")),
-    Point("compact: landed, not durable", 2, behind(compacting, "_land")),
+    Point(
+        "compact: the call for a summary durable, not sent",
+        2,
+        awaited(model_call, "_record", lambda sent: sent.purpose == "summary"),
+    ),
+    Point("compact: summed up, not landed", 2, before(compaction_run, "_land")),
+    Point("compact: landed, not durable", 2, behind(compaction_run, "_land")),
     Point("compact: durable, not answered", 2, awaited(compact_methods, "compact_session")),
-    Point("room: made by a step, not durable", 2, awaited(Room, "_relieved", bool)),
+    Point("room: made by a step, not durable", 2, awaited(CompactionTrigger, "_compacted", bool)),
     Point("map: full, not grown", 1, before(Environment, "grow")),
     Point("map: grown, the commit not repeated", 1, behind(Environment, "grow", bool)),
 )

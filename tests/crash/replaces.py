@@ -1,4 +1,4 @@
-"""Owns the look at the compactions of a log: each took place whole, in three events behind each other, or changed nothing.
+"""Look at the compactions of a log: each took place whole, in three events behind each other, or changed nothing.
 
 Knows nothing of how the product compacts; goes by events alone.
 """

@@ -1,4 +1,4 @@
-"""Owns what each reply promised about the log: the event that it named is there, and says what was asked for."""
+"""What each reply promised about the log: the event that it named is there, and says what was asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns what the next writer does after a kill: it opens the log, once and again, and goes on with a prompt."""
+"""What the next writer does after a kill: it opens the log, once and again, and goes on with a prompt."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 from refold_protocol.ids import SessionId
 from refold_protocol.session.closers import closers_of, drafts_as_events, open_at_end
 from refold_protocol.session.codec import decode_event
-from refold_protocol.session.endings import FORKED, INTERRUPTED
+from refold_protocol.session.event_data import FORKED, INTERRUPTED
 from refold_protocol.session.events import InstanceStart, TurnEnd
 from refold_protocol.session.grammar import fold_turns
 from refold_protocol.session.messages import Chunk, FinishChunk, Source, TextDelta, text_content
 from refold_protocol.session.request import Request
 from refold_protocol.session.session_state import fold_all
 from refold_server.config_file import load_config
-from refold_server.host import Surroundings
-from refold_server.loop.ledger import is_seed
-from refold_server.sessions.registry import Sessions
+from refold_server.requests.session_log import is_seed
+from refold_server.services import Services
+from refold_server.sessions.session_registry import Sessions
 from refold_storage.interface import Store
 from tests.crash.child import Ground, place_model
 from tests.crash.replaces import torn_compactions
@@ -37,7 +37,7 @@ class ShortModel:
 def sessions_over(ground: Ground, store: Store) -> Sessions:
     """Give the product's sessions over a store, with a model that answers in one word."""
     place_model(ShortModel())
-    shared = Surroundings(load_config(ground.config, {}, store=str(ground.store)))
+    shared = Services(load_config(ground.config, {}, store=str(ground.store)))
     tasks: set[asyncio.Task[None]] = set()
 
     def spawn(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -58,9 +58,9 @@ async def reopened(store: Store, session: str, lines: Sequence[bytes], ground: G
 async def _opened(store: Store, session: str, ground: Ground) -> list[bytes]:
     sessions = sessions_over(ground, store)
     live = await sessions.open(SessionId(session))
-    lines = live.ledger.handle.lines(0)
-    assert live.ledger.handle.durable == len(lines) - 1, "an open was answered before its closers were durable"
-    assert live.ledger.folds.pending == fold_all(map(decode_event, lines)).pending
+    lines = live.session_log.handle.lines(0)
+    assert live.session_log.handle.durable == len(lines) - 1, "an open was answered before its closers were durable"
+    assert live.session_log.folds.pending == fold_all(map(decode_event, lines)).pending
     await sessions.close(SessionId(session))
     return lines
 

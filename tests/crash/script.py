@@ -1,4 +1,4 @@
-"""Owns what a person does in a life of the harness: everything that a client can ask for, in an order drawn from a seed,
+"""What a person does in a life of the harness: everything that a client can ask for, in an order drawn from a seed,
 several things at once, until the process is killed.
 
 What is refused is refused: nothing here looks at replies, except to learn which sessions there are.

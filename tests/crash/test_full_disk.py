@@ -2,6 +2,9 @@
 
 Nothing that was told is lost, refusals name the cause, the same daemon goes on. All 40 moments: `python -m
 tests.crash.full_disk`.
+
+Invariant: A disk that becomes full at any moment loses nothing that was told, is named as the cause, and the same process
+goes on when there is space.
 """
 
 from __future__ import annotations

@@ -2,6 +2,10 @@
 
 Cases C-01 (all that was told is there, without a gap), C-03 (a dead owner's session opens at once), C-06 (resuming adds
 closers once), C-08 (the map grows while it is killed), E-04 (what waits survives). More: `python -m tests.crash --kills N`.
+
+Invariant: What a client was told survives kill −9 at any moment: replies, events up to the `durable` told; what was sent, or
+written to a file, stands in the log; resuming closes once and continues the bytes of the last request; a compaction took
+place whole or changed nothing.
 """
 
 from __future__ import annotations

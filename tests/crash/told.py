@@ -1,4 +1,4 @@
-"""Owns what the clients of one store were told, over all lives of its daemons: the facts that no kill may take back.
+"""What the clients of one store were told, over all lives of its daemons: the facts that no kill may take back.
 
 A fact is a reply, or an event whose seq is not above a `durable` that was told. Events that were told before they were durable
 are kept apart: they may be missing, but where they are there they must be the same. Fed with the pipe of each life.
@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from refold_protocol.rpc.notices import SessionEventsNotice
 from refold_protocol.session.codec import line_type
+from refold_server.rpc.notices import SessionEventsNotice
 from tests.crash.pipe import whole_lines
 from tests.support.notices import TOLD_WHEN_DURABLE
 

@@ -1,4 +1,4 @@
-"""Owns the connection between a daemon and its client in one process: every message goes through the pipe first.
+"""Connection between a daemon and its client in one process: every message goes through the pipe first.
 
 The transport keeps the promises of `transport.py`; what the daemon sends counts as told the moment it was sent, which is the
 strictest reading. The client asks, answers and remembers nothing.
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from refold_protocol.rpc.framing import Frame, FrameReader, encode_frame
-from refold_server.rpc.transport import Hooks
+from refold_server.rpc.stdio import Hooks
 from tests.crash.pipe import Pipe
 
 Answer = Callable[[str, Any], Any]

@@ -1,4 +1,7 @@
-"""Questions cut off: by an interrupt, a kill, the end of the client. B-01 and D-01 where a call waits for its answer."""
+"""Questions cut off: by an interrupt, a kill, the end of the client. B-01 and D-01 where a call waits for its answer.
+
+Invariant: A question that is cut off lets nothing run, and what ran is not said to be undone.
+"""
 
 from __future__ import annotations
 

@@ -46,6 +46,24 @@ async def test_a_call_runs_once_it_was_allowed_and_what_is_asked_is_on_disk(plac
     assert (await place.verify(session))["differences"] == []
 
 
+async def test_what_was_allowed_for_the_session_is_shown_and_taken_back_by_configure(place: Place) -> None:
+    changing(place, change("one"), SAY)
+    async with place.daemon() as client:
+        client.on_approval(always("session"))
+        session, events = await started(client, place)
+        await until(events, "turn/end")
+    changing(place, change("two", "c2"), SAY)
+    async with place.daemon() as client:  # nobody answers here
+        assert (await client.open_session(session))["grants"] == ["change"]
+        told = await client.configure(session, revoke=["change"])
+        assert told["settings"] == {"revoked": ["change"]}
+        assert "grants" not in await client.open_session(session)
+        await client.configure(session, effort="low")
+        await client.prompt(session, "again")
+    assert changed(place) == ["one"]
+    assert (await place.verify(session))["differences"] == []
+
+
 async def test_what_is_allowed_for_the_session_is_asked_once_also_by_the_next_daemon(place: Place) -> None:
     changing(place, change("one"), SAY)
     async with place.daemon() as client:
@@ -92,6 +110,7 @@ async def test_nobody_who_answers_in_time_is_a_denial_and_the_request_is_cancell
 
 @pytest.mark.parametrize("reply", ["always", "", 7, ["once"], {"option": "once"}, True], ids=repr)
 async def test_a_reply_that_names_no_option_is_the_default(place: Place, reply: Any) -> None:
+    """Invariant: Whatever a client makes of a question that is no answer, it denies; the first answer wins."""
     changing(place, change(), SAY)
     async with place.daemon() as client:
         client.on_approval(always(reply))

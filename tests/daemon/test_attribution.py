@@ -25,6 +25,7 @@ async def reopened(client: Client, session: str) -> None:
 
 
 async def test_configure_restart_and_a_changed_configuration_are_told_apart(place: Place) -> None:
+    """Invariant: Each lost cache hit is traced to the event that caused it."""
     place.configure(PLAIN)
     async with place.daemon() as client:
         session = await new_session(client, place)

@@ -67,6 +67,7 @@ def messages(body: bytes) -> list[Json]:
 
 
 async def test_b05_midnight_and_a_restart_elsewhere_leave_the_prefix_as_it_was(place: Place) -> None:
+    """Invariant: No clock, zone, locale or folder of a process gets into a request."""
     clocked = ClockedPlace(place)
     async with FakeProvider(*looks(1), *looks(2), *looks(3)) as provider:
         place.provider(provider.base_url)

@@ -1,4 +1,4 @@
-"""Deleting and archiving through whole daemons: what is refused, what followers are told, what forks keep."""
+"""Deleting, archiving, moving to another folder through whole daemons: what is refused, what is told, what forks keep."""
 
 from __future__ import annotations
 
@@ -44,6 +44,33 @@ async def test_a_session_that_nobody_has_open_is_deleted_and_its_fork_keeps_what
     assert (await place.verify(child))["equal"] == 2
 
 
+async def test_a_session_that_is_open_goes_on_in_another_folder_and_stays_open(place: Place) -> None:
+    place.script({"text": "One."}, {"calls": [{"name": "list_files"}]}, {"text": "Two."})
+    other = place.workspace.with_name("other")
+    other.mkdir()
+    (other / "zebra.txt").write_text("asleep\n", encoding="utf-8")
+    async with place.daemon() as client:
+        session = await new_session(client, place)
+        await client.prompt(session, "go")
+        moved = await client.request("session/rehome", {"session": session, "cwd": other.as_uri()})
+        assert moved == {"cwd": str(other)}
+        await client.prompt(session, "look")
+        assert any(b"zebra.txt" in line for line in await place.lines(session) if line.startswith(b'{"type":"tool/result"'))
+        rows = (await client.list_sessions(cwd=str(other)))["sessions"]
+        assert [row["session"] for row in rows] == [session]
+        for wrong in (str(other / "nowhere"), "relative"):
+            with pytest.raises(RpcError) as raised:
+                await client.request("session/rehome", {"session": session, "cwd": wrong})
+            assert raised.value.kind == "config.invalid"
+        child = await client.request("session/fork", {"session": session, "cwd": str(place.workspace)})
+        rows = (await client.list_sessions())["sessions"]
+        assert {row["session"]: row["cwd"] for row in rows} == {session: str(other), child["session"]: str(place.workspace)}
+        other.rename(other.with_name("again"))
+        gone = (await client.request("session/list", {"limit": 9, "moved": True}))["sessions"]
+        assert [row["session"] for row in gone] == [session]
+    assert (await place.verify(session))["equal"] == 3
+
+
 async def test_a_session_whose_turn_runs_is_not_deleted_here_nor_from_another_process(place: Place) -> None:
     async with FakeProvider(answer(text("Half"), end="hang")) as provider:
         place.provider(provider.base_url)
@@ -74,7 +101,7 @@ async def test_whoever_waits_for_an_input_of_a_session_that_is_deleted_is_answer
             await client.delete(session)
             with pytest.raises(RpcError) as raised:
                 await waiting
-            assert raised.value.kind == "session.readOnly"
+            assert raised.value.kind == "input.pending", "nobody starts it by itself"
 
 
 async def test_a_session_without_anything_on_disk_can_be_deleted(place: Place) -> None:
@@ -88,6 +115,7 @@ async def test_a_session_without_anything_on_disk_can_be_deleted(place: Place) -
 
 @pytest.mark.parametrize("opened", [True, False])
 async def test_each_subscription_of_a_deleted_session_ends_and_is_told_so_once(place: Place, opened: bool) -> None:
+    """Invariant: Each subscription of a deleted session ends and says so once."""
     place.script({"text": "One."}, {"text": "Two."})
     async with place.daemon() as client:
         session, other = await new_session(client, place), await new_session(client, place)

@@ -5,6 +5,7 @@ The commands are real and in processes of their own; the bodies are those that a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -87,6 +88,7 @@ def assert_all_rebuilt(place: Place, session: str, bodies: list[bytes]) -> None:
 async def test_a_session_of_two_models_of_other_options_is_proven_whatever_the_configuration_says_later(
     place: Place, provider: FakeProvider, empty: str, written: bytes
 ) -> None:
+    """Invariant: What was sent is proven by the log alone, whatever the configuration says later."""
     session = await recorded(place, provider, empty=empty)
     bodies = [request.body for request in provider.requests]
     for body in bodies[2:4]:
@@ -118,3 +120,32 @@ async def test_a_session_is_proven_without_any_configuration(place: Place, provi
     assert (done.code, done.values[0]["report"]["equal"]) == (0, 6)
     shown = there(place, "rebuild", session, "2.2", env=without)
     assert (shown.code, shown.out) == (0, provider.requests[3].body)
+
+
+async def test_calls_that_a_model_writes_as_text_are_made_and_go_back_in_the_structured_form(place: Place) -> None:
+    written = '{"name": "read_file", "arguments": {"path": "animals.txt", "startLine": "1"}}'
+    with FakeProvider(answer(reply(f"```json\n{written}\n```")), answer(reply("It sleeps."))) as provider:
+        place.provider(provider.base_url)
+        async with place.daemon() as client:
+            session = await new_session(client, place)
+            await client.prompt(session, "Does it sleep?")
+            assert (await client.request("log/verify", {"session": session}))["equal"] == 2
+    said, *_ = messages = [event["data"] for event in await place.recorded(session) if event["type"] == "assistant/message"]
+    assert [message.get("written", False) for message in messages] == [True, False]
+    assert [block["type"] for block in said["content"]] == ["tool-call"]
+    *_, called, result = json.loads(provider.requests[1].body)["messages"]
+    assert called["tool_calls"][0]["function"]["name"] == "read_file"
+    assert (result["role"], result["tool_call_id"]) == ("tool", called["tool_calls"][0]["id"])
+    assert not result["content"].startswith("wrong arguments")
+
+
+async def test_with_the_option_off_such_a_reply_is_an_answer(place: Place) -> None:
+    written = '{"name": "read_file", "arguments": {"path": "animals.txt"}}'
+    with FakeProvider(answer(reply(written))) as provider:
+        place.provider(provider.base_url)
+        place.configure(place.config.read_text().replace("options = {", 'options = { text_calls = "off",'))
+        async with place.daemon() as client:
+            session = await new_session(client, place)
+            await client.prompt(session, "Show me a call.")
+    (said,) = [event["data"] for event in await place.recorded(session) if event["type"] == "assistant/message"]
+    assert said["content"] == [{"type": "text", "text": written}]

@@ -1,4 +1,7 @@
-"""What a follower in another process is told of a session: its writer's death and the next writer's closers, its deletion."""
+"""What a follower in another process is told of a session: its writer's death and the next writer's closers, its deletion.
+
+Invariant: A follower is told that the writer is gone, what the next one closed, and that a session was deleted.
+"""
 
 from __future__ import annotations
 

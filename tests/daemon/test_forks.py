@@ -1,4 +1,8 @@
-"""Forks of whole daemons: what they begin with, whose they are, and that their requests go on where the parent's end."""
+"""Forks of whole daemons: what they begin with, whose they are, and that their requests go on where the parent's end.
+
+Invariant: A fork begins with its parent's lines; what is open in them is closed as forked, and nothing that waits, no key and
+no grant of the parent counts in it.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +33,9 @@ async def test_the_row_of_a_fork_tells_what_the_fork_came_to_and_not_its_parent_
             row, *_ = [row for row in (await client.list_sessions(text=wanted))["sessions"] if row["session"] == child]
             assert row.get("parent", {}).get("session") == session
             assert row.get("parent", {}).get("at") == row["tail"] == first["seq"]
-            same = ("title", "turns", "usage", "model", "lastActivity")
+            same = ("title", "turns", "model", "lastActivity")
             assert [row.get(name) for name in same] == [early.get(name) for name in same]
+            assert (row.get("usage"), row.get("inherited")) == ({}, early.get("usage"))
         assert child not in [row["session"] for row in (await client.list_sessions(text="late"))["sessions"]]
 
 
@@ -103,7 +108,7 @@ async def test_a_fork_of_a_turn_that_runs_is_closed_as_forked_and_the_turn_runs_
             child = made["session"]
             cold = (await client.read(child, "transcript"))["entries"]
             opened = await client.open_session(child)
-            assert opened["status"] == {"status": "idle"}
+            assert opened["status"]["status"] == "idle"
             closers = (await place.recorded(child))[made["tail"] + 1 :]
             assert types(closers) == ["assistant/message", "step/end", "turn/end", "instance/start"]
             assert closers[2]["data"] == {"turn": 1, "reason": {"kind": "forked"}}

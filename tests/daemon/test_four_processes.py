@@ -1,4 +1,7 @@
-"""Four daemons on one store: two write different sessions, one follows both, one keeps trying to open both for writing."""
+"""Four daemons on one store: two write different sessions, one follows both, one keeps trying to open both for writing.
+
+Invariant: Four processes on one store meet no error but `session.owned`, and what a follower is told is the log.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Events of 64 MiB. A prompt is bounded by the largest message that the daemon takes, and refused above it with the bound;
 what a tool gives is recorded as the model sees it, which is bounded too. What is in the log can be told, read, exported,
 verified and sent.
+
+Invariant: An event of 64 MiB is kept, told, read, exported, proven and sent, or refused with the bound.
 """
 
 from __future__ import annotations

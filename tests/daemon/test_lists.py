@@ -11,7 +11,8 @@ import pytest
 
 from refold_client import Client, RpcError
 from refold_protocol.rpc.initialize import VERSION
-from refold_protocol.rpc.schema import schema_of
+from refold_server.rpc.method_table import METHODS
+from refold_server.rpc.wire_schema import schema_of
 from tests.support.chat_stream import text
 from tests.support.daemons import Json, Place, new_session, text_so_far
 from tests.support.fake_provider import FakeProvider, answer
@@ -64,6 +65,10 @@ async def test_sessions_are_kept_by_folder_and_by_text_in_their_title(place: Pla
         (elsewhere,) = await titled(client, other, "SPRING elsewhere")
         assert await pages(client, 5, cwd=str(other)) == [[elsewhere]]
         assert await pages(client, 5, cwd=place.workspace.as_uri()) == [[autumn, spring]]
+        link = place.root / "link"
+        link.symlink_to(place.workspace)
+        assert await pages(client, 5, cwd=str(link)) == [[autumn, spring]], "a folder is found however it is spelt"
+        assert await pages(client, 5, cwd=f"{place.workspace}/../{place.workspace.name}") == [[autumn, spring]]
         assert await pages(client, 5, text="sPRing") == [[elsewhere, spring]]
         assert await pages(client, 5, text="spring", cwd=str(place.workspace)) == [[spring]]
         assert await pages(client, 1, text="nothing") == [[]]
@@ -173,4 +178,4 @@ async def test_the_schema_has_the_digest_that_was_announced(place: Place) -> Non
         told: Any = await client.schema()
         announced = client.server["capabilities"]["experimental"]["refold"]["schema"]
     assert told["digest"] == announced
-    assert json.dumps(told["schema"], sort_keys=True) == json.dumps(schema_of(), sort_keys=True)
+    assert json.dumps(told["schema"], sort_keys=True) == json.dumps(schema_of(METHODS), sort_keys=True)

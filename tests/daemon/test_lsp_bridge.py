@@ -14,6 +14,7 @@ from tests.support.editor import CAPABILITIES, DISK, READ, SAID, SEARCH, UNSAVED
 
 
 def test_read_file_sees_unsaved_text_until_it_is_saved_or_closed(place: Place) -> None:
+    """Invariant: What is unsaved in an editor is what file tools see, and an edit is made where the text is."""
     place.script(*[READ, SAID] * 4, SEARCH, SAID)
     with editing(place) as editor:
         editor.begin()
@@ -141,6 +142,7 @@ def imports(editor: Editor) -> set[str]:
 def test_a_client_that_announces_nothing_of_it_never_imports_pygls_and_its_methods_are_unknown(
     place: Place, capabilities: Any
 ) -> None:
+    """Invariant: A client that announced nothing of it never has pygls imported; nor has a run from the command line."""
     place.script(READ, SAID)
     with editing(place, "-X", "importtime") as editor:
         editor.begin(capabilities)

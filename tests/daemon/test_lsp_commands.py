@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.chat_stream import DONE, chunk, text
 from tests.support.daemons import Place
-from tests.support.editor import DISK, READ, SAID, Editor, editing, on_disk, part, span
+from tests.support.editor import CAPABILITIES, DISK, READ, SAID, Editor, editing, on_disk, part, span
 from tests.support.fake_provider import FakeProvider, Gate, answer
 
 
@@ -190,3 +190,106 @@ def test_nothing_is_edited_when_the_editor_has_gone(place: Place) -> None:
     end = asyncio.run(place.recorded(started["session"]))[-1]
     assert (end["type"], end["data"]["reason"]) == ("turn/end", {"kind": "completed"})
     assert on_disk(place) == DISK
+
+
+WITH_PROGRESS: Any = CAPABILITIES | {"window": {"workDoneProgress": True}}
+
+
+def progress(editor: Editor, token: str) -> list[str]:
+    """Read until the progress of `token` ends; give its kinds and messages."""
+    seen: list[str] = []
+    while not (seen and seen[-1].startswith("end")):
+        params = editor.until_told("$/progress")
+        if params["token"] == token:
+            value = params["value"]
+            seen.append(f"{value['kind']} {value.get('title') or value.get('message')}")
+    return seen
+
+
+def test_the_progress_of_a_command_is_shown_by_the_client_s_token(place: Place) -> None:
+    place.script({"text": "It sleeps."})
+    with editing(place) as editor:
+        editor.begin()
+        editor.open(DISK)
+        assert editor.capabilities["executeCommandProvider"]["workDoneProgress"]
+        params = {"command": "refold.explain", "arguments": [editor.argument((0, 0), (1, 0))], "workDoneToken": "mine"}
+        editor.call("workspace/executeCommand", params)
+        assert progress(editor, "mine") == [
+            "begin refold: explain selection",
+            "report step 1: waiting for the model",
+            "end completed",
+        ]
+        assert editor.asked == []
+
+
+def test_without_a_token_the_client_is_asked_for_one_and_its_button_stops_the_turn(place: Place) -> None:
+    """The button is LSP's: whoever presses it is still a client that uses nothing but LSP."""
+    gate = Gate()
+    with FakeProvider(answer(gate, text("Hello."), chunk({}, "stop"), DONE)) as provider:
+        place.provider(provider.base_url)
+        with editing(place) as editor:
+            editor.begin(WITH_PROGRESS)
+            editor.answers["window/workDoneProgress/create"] = None
+            editor.open(DISK)
+            started = editor.run("refold.explain", editor.argument((0, 0), (1, 0)))
+            token = editor.until_asked("window/workDoneProgress/create")["token"]
+            while editor.until_told("$/progress")["value"]["kind"] != "report":
+                pass
+            editor.process.notify("window/workDoneProgress/cancel", {"token": token})
+            assert progress(editor, token) == ["end aborted"]
+            assert editor.until_told("window/showMessage")["message"] == "refold: The reply has no text."
+            assert not [message for message in editor.told if message["method"].startswith("session")]
+    end = asyncio.run(place.recorded(started["session"]))[-1]
+    assert end["data"]["reason"]["kind"] == "aborted"
+
+
+def test_a_client_that_refuses_progress_has_its_command_run(place: Place) -> None:
+    place.script({"text": "It sleeps."})
+    with editing(place) as editor:
+        editor.begin(WITH_PROGRESS)
+        editor.answers["window/workDoneProgress/create"] = ["no", "answer of this shape"]
+        editor.open(DISK)
+        result = editor.run("refold.explain", editor.argument((0, 0), (1, 0), wait=True))
+        assert result["outcome"]["text"] == "It sleeps."
+
+
+def test_a_waiting_command_that_is_cancelled_ends_its_turn(place: Place) -> None:
+    gate = Gate()
+    with FakeProvider(answer(gate, text("Hello."), chunk({}, "stop"), DONE)) as provider:
+        place.provider(provider.base_url)
+        with editing(place) as editor:
+            editor.begin()
+            editor.open(DISK)
+            session = editor.session()
+            argument = editor.argument((0, 0), (1, 0), session=session, wait=True)
+            request = editor.process.request("workspace/executeCommand", {"command": "refold.explain", "arguments": [argument]})
+            while not provider.requests:
+                editor.call("session/list", {"limit": 1})
+            editor.process.notify("$/cancelRequest", {"id": request})
+            assert editor.process.reply(request)["error"]["code"] == -32800
+            end = editor.call("turn/wait", {"session": session, "turn": 1})
+            assert end["data"]["reason"]["kind"] == "aborted"
+
+
+def test_a_client_that_takes_edits_only_while_it_waits_says_so_once(place: Place) -> None:
+    place.script(block("the lion sleeps"))
+    with editing(place) as editor:
+        editor.begin(initializationOptions={"store": str(place.store), "waitForCommands": True})
+        editor.open(DISK)
+        editor.change("a mare\nthe zebra sleeps\n", version=2)
+        result = editor.run("refold.edit", editor.argument((1, 0), (2, 0)))
+        assert result["outcome"]["edit"]["unsaved"]
+        assert [asked["method"] for asked in editor.asked] == ["workspace/applyEdit"], "it came before the reply"
+
+
+def test_an_editor_is_told_of_a_clean_buffer_that_a_tool_edited_on_disk(place: Place) -> None:
+    change = {"name": "edit_file", "arguments": {"path": "animals.txt", "old": "zebra", "new": "lion"}}
+    place.script({"calls": [change]}, SAID, more='[permissions]\nmode = "allow"\n')
+    with editing(place) as editor:
+        editor.begin()
+        editor.open(DISK)
+        editor.run("refold.explain", editor.argument((0, 0), (1, 0)))
+        path = place.workspace / "animals.txt"
+        assert editor.until_told("window/showMessage")["message"] == (
+            f"refold: {path} was edited on disk; an editor that does not reload it by itself shows the old text."
+        )

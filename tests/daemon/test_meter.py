@@ -93,3 +93,18 @@ async def test_a_model_whose_window_nobody_stated_is_refused_by_its_exact_name(p
     data = caught.value.data
     assert data["kind"] == "model.unconfigured"
     assert (data["code"], data["model"]) == ("TOKEN_METER_MODEL_UNCONFIGURED", "local/unheard-of")
+
+
+@pytest.mark.parametrize("windows", ["", WINDOWS], ids=["nobody stated it", "stated"])
+async def test_an_opened_session_says_whether_the_window_of_the_model_is_unknown(place: Place, windows: str) -> None:
+    async with FakeProvider(answer(counted(text("It sleeps.")))) as provider:
+        place.provider(provider.base_url, windows, window=None)
+        async with place.daemon() as client:
+            session = await new_session(client, place)
+            troubles = client.listen("session/trouble")
+            opened = await client.request("session/open", {"session": session})
+            await client.prompt(session, "Which animal sleeps?")
+            unknown = windows == ""
+            assert opened["status"].get("unmetered", False) is unknown
+            if unknown:
+                assert (await anext(troubles))["kind"] == "model.unconfigured"

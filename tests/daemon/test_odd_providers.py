@@ -68,11 +68,13 @@ def test_b03d_a_tool_that_prints_nothing_is_answered_for_with_a_note(refold: Her
     assert requests[1][2]["content"].strip()
 
 
-def test_an_empty_reply_is_recorded_and_not_replayed(refold: Here) -> None:
-    session, requests = ran(refold, answer(chunk({}, "stop") + DONE))
-    assert [message["content"] for message in requests[1]] == ["first", "second"]
-    (kept,) = (event for event in refold.events(session) if event["type"] == "assistant/message" and event["seq"] < 15)
-    assert kept["data"]["content"] == []
+def test_an_empty_reply_is_told_and_the_session_goes_on(refold: Here) -> None:
+    with FakeProvider(answer(chunk({}, "stop") + DONE), answer(reply("Good."))) as provider:
+        refold.place.provider(provider.base_url)
+        done = refold("run", "first")
+        assert (done.code, "without any text, thinking or call" in done.err) == (4, True)
+        assert refold("run", "second", "--session", done.session).code == 0
+        assert [message["content"] for message in messages_of(provider.requests[1].body)] == ["first", "second"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""C-02: one damaged session among a hundred. It is refused with what is wrong; the others are listed, read and gone on with."""
+"""C-02: one damaged session among a hundred. It is refused with what is wrong; the others are listed, read and gone on with.
+
+Invariant: One damaged session among a hundred is refused and named; the others are listed, read and gone on with.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from msgspec.structs import replace
 
 from refold_client import Client, RpcError
 from refold_protocol.ids import SessionId
-from refold_protocol.session.chain import CHAIN_START, chain
+from refold_protocol.session.codec import CHAIN_START, chain
 from refold_server.clock import epoch_ms, uuid7
 from refold_storage.interface import NewSession
 from refold_storage.lmdb_store import open_store

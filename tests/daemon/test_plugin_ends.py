@@ -1,4 +1,8 @@
-"""Plugins that raise what ends tasks and processes, wherever they are called: it ends neither the daemon nor a turn."""
+"""Plugins that raise what ends tasks and processes, wherever they are called: it ends neither the daemon nor a turn.
+
+Invariant: What ends tasks and processes, raised by a plugin anywhere, ends neither the daemon nor a turn; a person's Ctrl-C
+in a plugin's frame still ends the command.
+"""
 
 from __future__ import annotations
 

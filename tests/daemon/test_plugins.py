@@ -41,7 +41,11 @@ async def ask(place: Place, session: str | None, seed: int, *plugins: Path) -> t
 
 
 async def test_b06_tools_of_two_plugins_are_the_same_bytes_whatever_varies(place: Place) -> None:
-    """B-06: hash seeds, schemas out of sets, a resume with the plugins in the other order, one that vanishes and comes back."""
+    """Invariant: What two plugins' tools add to a request is the same bytes whatever the hash seed, the order at a resume, or a
+    plugin that is gone.
+
+    B-06: hash seeds, schemas out of sets, a resume with the plugins in the other order, one that vanishes and comes back.
+    """
     x = write_tools(place, "x", "z", "a")
     y = write_tools(place, "y", "m", "b")
     session, tools, told = await ask(place, None, 0, x, y)
@@ -93,6 +97,7 @@ async def noted(place: Place, *, ignorable: bool) -> str:
 
 
 async def test_a_log_with_events_that_need_their_plugin_is_read_with_it_and_refused_without_it(place: Place) -> None:
+    """Invariant: A log that needs a plugin is refused without it, with its name, and holds with it."""
     session = await noted(place, ignorable=False)
     done = place.refold("verify", session)
     assert done.returncode == 1
@@ -123,6 +128,7 @@ async def test_a_log_with_events_that_may_be_skipped_is_read_everywhere(place: P
 
 
 async def test_a_plugin_that_cannot_be_used_fails_what_needs_it_and_is_tried_again_when_it_was_corrected(place: Place) -> None:
+    """Invariant: A plugin that cannot be loaded is never silently left out; one that hangs holds nothing up."""
     path = write_plugin(place, "bad", "import os\nraise ValueError('no\\nmore')")
     place.script(SAY, more=named(path))
     async with place.daemon() as client:
@@ -219,7 +225,10 @@ async def test_plugins_of_installed_packages_are_loaded_unless_they_are_switched
 
 
 async def test_a_workspace_brings_no_plugin(place: Place) -> None:
-    """A package that lies in the folder where the daemon runs, and options of a client: neither may run code."""
+    """Invariant: Neither a workspace nor a client's options name a plugin; what one prints reaches no client.
+
+    A package that lies in the folder where the daemon runs, and options of a client: neither may run code.
+    """
     plugin_package(place.workspace, "zoo", "bear", text="1 / 0")
     async with place.daemon(("env", f"--chdir={place.workspace}", *SERVE)) as client:
         assert [one["plugin"] for one in (await client.health()).get("plugins", [])] == ["refold"]

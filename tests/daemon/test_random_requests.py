@@ -1,9 +1,14 @@
 """Random requests that overlap, from two daemons on one store: each is answered or refused for a reason that a client can
-understand, no input runs twice, subscriptions tell exactly what is in the log, and every request can be proven."""
+understand, no input runs twice, subscriptions tell exactly what is in the log and nothing after their end, a fork begins with
+its parent's events, and every request can be proven.
+
+`REFOLD_SEEDS=1000 python -m pytest -n 3 tests/daemon/test_random_requests.py` draws a thousand courses.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
@@ -19,6 +24,8 @@ pytestmark = pytest.mark.anyio
 
 REQUESTS = 120
 IN_FLIGHT = 20
+SEEDS = range(1, 1 + int(os.environ.get("REFOLD_SEEDS", "2")))
+MOST_SESSIONS = 6
 
 REFUSALS = {"session.busy", "session.owned", "session.readOnly", "session.unknown", "input.unknown", "turn.mismatch"}
 """What a request may be answered with when another one was quicker."""
@@ -34,7 +41,7 @@ class Crowd:
         self.draw = draw
         self.wires = {client: Wire(client) for client in clients}
         self.sessions = sessions
-        self.subscriptions: list[tuple[str, Notices]] = []
+        self.subscriptions: list[tuple[Client, str, Notices]] = []
         self.answers: Counter[str] = Counter()
 
     async def act(self) -> None:
@@ -57,7 +64,8 @@ class Crowd:
                 except RpcError as error:
                     if error.kind not in ("session.readOnly", "session.unknown"):
                         raise
-        for session, notices in self.subscriptions:
+        assert [notice for wire in self.wires.values() for notice in wire.late] == []
+        for _, session, notices in self.subscriptions:
             events = await self.place.recorded(session)
             await notices.until(lambda told, tail=events[-1]["seq"]: told.durable >= tail)
             told = {event["seq"] for event in notices.events}
@@ -97,7 +105,29 @@ async def rename(crowd: Crowd, client: Client, session: str) -> None:
 
 async def subscribe(crowd: Crowd, client: Client, session: str) -> None:
     after, chunks = crowd.draw.choice((-1, "tail")), crowd.draw.choice(("all", "live", "none"))
-    crowd.subscriptions.append((session, await crowd.wires[client].subscribe(session, after, chunks=chunks)))
+    crowd.subscriptions.append((client, session, await crowd.wires[client].subscribe(session, after, chunks=chunks)))
+
+
+async def unsubscribe(crowd: Crowd, client: Client, session: str) -> None:
+    if crowd.subscriptions:
+        whose, _, notices = crowd.subscriptions.pop(crowd.draw.randrange(len(crowd.subscriptions)))
+        await crowd.wires[whose].unsubscribe(notices)
+
+
+async def fork(crowd: Crowd, client: Client, session: str) -> None:
+    if len(crowd.sessions) < MOST_SESSIONS:
+        made = await client.fork(session)
+        inherited = (await client.read(made["session"], "events", at=made["tail"]))["events"]
+        assert inherited == (await client.read(session, "events", at=made["tail"]))["events"]
+        crowd.sessions.append(made["session"])
+
+
+async def archive(crowd: Crowd, client: Client, session: str) -> None:
+    await client.archive(session, archived=crowd.draw.random() < 0.5)
+
+
+async def configure(crowd: Crowd, client: Client, session: str) -> None:
+    await client.configure(session, permissions={"mode": crowd.draw.choice(("ask", "allow", "deny"))})
 
 
 async def read(crowd: Crowd, client: Client, session: str) -> None:
@@ -119,7 +149,10 @@ async def withdraw(crowd: Crowd, client: Client, session: str) -> None:
         await client.withdraw(session, waiting["input"])
 
 
-RARE = (inject, subscribe, wait, read, verify, rename, start_waiting, withdraw)
+RARE = (
+    *(inject, subscribe, wait, read, verify, rename, start_waiting, withdraw),
+    *(unsubscribe, fork, archive, configure),
+)
 ACTIONS: Sequence[Callable[[Crowd, Client, str], Coroutine[Any, Any, None]]] = (
     *(start,) * 6,
     *(interrupt, begin, close) * 2,
@@ -128,7 +161,7 @@ ACTIONS: Sequence[Callable[[Crowd, Client, str], Coroutine[Any, Any, None]]] = (
 """What is sent, by how often it is drawn."""
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", SEEDS)
 async def test_requests_that_overlap_at_random_leave_whole_logs(place: Place, seed: int) -> None:
     place.script(
         *[
@@ -151,6 +184,9 @@ async def test_requests_that_overlap_at_random_leave_whole_logs(place: Place, se
                 await asyncio.gather(*done)
         await asyncio.gather(*running)
         await crowd.finish()
+        for session in sessions:  # what was cut in a fork is closed when it is opened
+            await one.open_session(session)
+            await one.close_session(session)
         assert crowd.answers["done"] > REQUESTS / 3
     for session in sessions:
         events = await place.recorded(session)

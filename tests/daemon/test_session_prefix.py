@@ -1,4 +1,8 @@
-"""The session prefix through whole daemons: where it stands, where it is recorded, when it is composed anew."""
+"""The session prefix through whole daemons: where it stands, where it is recorded, when it is composed anew.
+
+Invariant: A prefix stands before the history and is recorded in the header alone; what changes in mid-session waits for the
+next instance.
+"""
 
 from __future__ import annotations
 

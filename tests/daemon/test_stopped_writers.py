@@ -1,5 +1,7 @@
 """Another process is stopped while it holds the store's write lock: who waits is told `log.busy` with its process id, nothing
 that was told is lost, and all goes on once that process does.
+
+Invariant: A stopped writer is named, and all goes on when it does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Delivery of events to one client, rule by rule, as protocol.md section 3 has them: order, gaps, durability, cursors."""
+"""Delivery of events to one client, rule by rule: order, gaps, durability, cursors."""
 
 from __future__ import annotations
 

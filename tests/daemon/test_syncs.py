@@ -1,4 +1,7 @@
-"""What a client or a provider is told lies on the disk before, and the loop never waits for a disk: seen from outside."""
+"""What a client or a provider is told lies on the disk before, and the loop never waits for a disk: seen from outside.
+
+Invariant: Each reply and each request to a provider leaves behind its sync, and the event loop's thread waits for no disk.
+"""
 
 from __future__ import annotations
 

@@ -17,6 +17,9 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize("name", STORIES)
 async def test_a_story_is_told_today_as_it_was(name: str) -> None:
+    """Invariant: What clients see in each scenario of the loop and of kills is what they saw before, and every log of it can be
+    proven.
+    """
     told = (await transcript(name)).split("\n")
     golden = golden_file(name).read_text(encoding="utf-8").split("\n")
     difference = difflib.unified_diff(golden, told, f"golden/transcripts/{name}.txt", "told today", lineterm="", n=5)

@@ -2,6 +2,8 @@
 
 `test_transcripts.py` holds the stories to what they say, so it is enough to look for the end in the one that names it. The
 end `forked` is no story's; `test_forks.py` plays it.
+
+Invariant: There is an ordinary way to each end of a turn.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from refold_protocol.session.endings import TURN_ENDS
+from refold_protocol.session.event_data import TURN_ENDS
 from tests.daemon import test_forks
 from tests.support.transcripts import golden_file
 

@@ -49,6 +49,7 @@ def end_of(body: bytes) -> list[Json]:
 async def test_b01_the_next_request_answers_every_call_and_stays_so_after_a_restart(
     place: Place, how: str, after_first: bool
 ) -> None:
+    """Invariant: However a turn ends inside its calls, the next request answers each of them once."""
     endless_search(place)
     wanted = asked(FAST, STUCK) if after_first else asked(STUCK, FAST)
     async with FakeProvider(answer(wanted), *(answer(reply(f"Answer {number}.")) for number in (1, 2))) as provider:

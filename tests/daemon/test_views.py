@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from refold_client import Client, RpcError
 from refold_protocol.session.closers import drafts_as_events, interrupted_turn_closers
 from refold_protocol.session.codec import decode_event
-from refold_protocol.session.events import TurnEnd, TurnStart
+from refold_protocol.session.grammar import fold_turns
+from refold_protocol.session.session_state import status_of
 from refold_protocol.session.surface import fold_surface
 from refold_protocol.session.transcript import transcript
 from tests.support.chat_stream import call, calls, chunk, reply, text
@@ -69,9 +71,8 @@ async def test_a_view_as_of_any_event_is_what_its_prefix_says(place: Place) -> N
             assert [(entry["seq"], entry["kind"]) for entry in entries] == [(row.seq, row.kind) for row in transcript(whole)]
             header = (await client.read(session, "header", at=at))["header"]
             assert (header is None) == (at < next(row["seq"] for row in recorded if row["type"] == "request/header"))
-            open_turn = [row.data.turn for row in whole if isinstance(row.data, TurnStart)][sum(isinstance(row.data, TurnEnd) for row in whole) :]
-            then = {"status": "running", "turn": open_turn[0]} if open_turn else {"status": "idle"}
-            assert (await client.read(session, "status", at=at))["status"] == then
+            status = (await client.read(session, "status", at=at))["status"]
+            assert status == json.loads(msgspec.json.encode(status_of(fold_turns(whole))))
 
 
 async def test_a_cold_view_shows_what_the_next_writer_will_write(place: Place) -> None:

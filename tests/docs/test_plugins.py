@@ -1,4 +1,7 @@
-"""docs/plugins.md: its table is that of the seams, its names are those of the package, and its plugins run in real daemons."""
+"""docs/plugins.md: its table is that of the seams, its names are those of the package, and its plugins run in real daemons.
+
+Invariant: Each seam is documented as the table of seams has it, and the plugins of the page run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What README.md says is what happens: its marked console blocks are run, its marked JSON is JSON."""
+"""What README.md says is what happens: its marked console blocks are run, its marked JSON is JSON.
+
+Invariant: What the readme shows is what happens.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns the fixture of tests with whole daemons: a place with a store and a workspace of its own."""
+"""Fixture of tests with whole daemons: a place with a store and a workspace of its own."""
 
 from __future__ import annotations
 

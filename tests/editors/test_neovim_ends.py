@@ -72,7 +72,7 @@ def report(nvim: Neovim) -> list[str]:
 
 
 def test_the_health_check_tells_of_neovim_the_daemon_the_store_and_the_models(place: Place) -> None:
-    place.provider("http://127.0.0.1:9/v1", 'key_env = "NO_SUCH_KEY"\n')
+    place.provider("http://127.0.0.1:9/v1", 'key_env = "NO_SUCH_KEY"\n', window=None)
     config: Any = place.config.read_text().replace('model = "fake/small"\nkey_env = "NO_SUCH_KEY"\n', 'model = "fake/small"\n')
     place.configure(config + 'key_env = "NO_SUCH_KEY"\n[models."fake/small"]\ncontext_window = 1000\n')
     with Neovim(place) as nvim:

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from refold_client import UnclaimedMessageError, approvals, spawn
-from refold_client.approvals import Approval
+from refold_client import UnclaimedMessageError, client_questions, spawn
 from refold_client.blocking import spawn_blocking
-from refold_protocol.rpc.approving import ApprovalOption, ApprovalRequestParams
+from refold_client.client_questions import Approval
 from refold_protocol.session.events import ApprovalSubject
+from refold_server.rpc.approval_methods import ApprovalOption, ApprovalRequestParams
 from tests.support.approval_files import change, changed, changing
 from tests.support.daemons import SERVE, Json, Place
 
@@ -43,7 +43,7 @@ async def replies(place: Place, count: int) -> list[Json]:
 
 @pytest.mark.parametrize(
     ("kind", "struct"),
-    [(Approval, ApprovalRequestParams), (approvals.Subject, ApprovalSubject), (approvals.Option, ApprovalOption)],
+    [(Approval, ApprovalRequestParams), (client_questions.Subject, ApprovalSubject), (client_questions.Option, ApprovalOption)],
 )
 def test_the_types_of_a_question_are_those_of_the_table(kind: Any, struct: Any) -> None:
     fields: Any = msgspec.structs.fields(struct)

@@ -8,12 +8,13 @@ import msgspec
 import pytest
 
 from refold_client import client as client_module
-from refold_client import results
-from refold_protocol.rpc.methods import METHODS
+from refold_client import client_results as results
+from refold_server.rpc.method_table import METHODS
 
 METHOD_OF = {
     "SessionList": "session/list",
     "Rebuilt": "request/rebuild",
+    "RequestList": "request/list",
     "Verified": "log/verify",
     "ModelList": "model/list",
     "ToolList": "tool/list",

@@ -1,4 +1,4 @@
-"""Owns the fixture of tests of whole daemons and commands against the engine: a place of their own."""
+"""Fixture of tests of whole daemons and commands against the engine: a place of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Issue 5 on a real engine: a fork's first request reads its parent's cache, as if the parent had gone on itself."""
+"""Issue 5 on a real engine: a fork's first request reads its parent's cache, as if the parent had gone on itself.
+
+Invariant: A fork's first request reads its parent's cache on a real engine.
+"""
 
 from __future__ import annotations
 

@@ -10,22 +10,24 @@ from pathlib import Path
 import anyio
 import pytest
 
-from refold_protocol.dialects.chat_completions import BodyEncoder, resolve_options
+from refold_protocol.dialects.chat_completions import ChatCompletionsEncoder, resolve_options
 from refold_protocol.errors import ProviderError
 from refold_protocol.json_text import JsonText
+from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.chunks import assemble
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
 from refold_protocol.session.messages import (
+    CallConfig,
+    EpochHeader,
     FinishChunk,
     Message,
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
+    ToolSchema,
     Usage,
     text_content,
 )
 from refold_protocol.session.request import Request
-from refold_protocol.session.tape import Tape
 from refold_server.providers.provider_registry import Provider
 from tests.support.asking import Asked, ask, error_of, http_provider
 from tests.support.chat_stream import text_in, usage_in
@@ -54,8 +56,8 @@ class Talk:
         )
         self._header = EpochHeader(config, "You are tested. 那🙂", tools or None)
         self._provider = provider
-        self._encoder = BodyEncoder()
-        self.history: Tape[Message] = Tape()
+        self._encoder = ChatCompletionsEncoder()
+        self.history: AppendOnlyList[Message] = AppendOnlyList()
 
     async def say(self, message: Message) -> Asked:
         self.history = self.history.then(message)
@@ -99,7 +101,7 @@ async def test_a_history_with_a_call_is_taken_whatever_stands_for_its_missing_te
         Message("assistant", (ToolCallBlock("c1", "list_files", '{"path": '),)),
         Message("user", (ToolResultBlock("c1", text_content("broken arguments"), True),)),
     ]
-    body = BodyEncoder().encode(Request(EpochHeader(config, tools=(LIST_FILES,)), Tape(history)), {}).data
+    body = ChatCompletionsEncoder().encode(Request(EpochHeader(config, tools=(LIST_FILES,)), AppendOnlyList(history)), {}).data
     async with chain(tmp_path) as provider:
         assert text_in((await ask(provider, body)).chunks) == SPOKEN
 

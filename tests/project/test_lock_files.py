@@ -1,4 +1,7 @@
-"""The lock files fit pyproject.toml and each other, pin everything by hash, and name no registry and no path."""
+"""The lock files fit pyproject.toml and each other, pin everything by hash, and name no registry and no path.
+
+Invariant: Lock files pin every release by hash and name no registry.
+"""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.chain_check import Break, ChainCheck
-from refold_protocol.session.chain import CHAIN_START, chain, chain_step
+from refold_protocol.session.codec import CHAIN_START, chain, chain_step
+from refold_protocol.verify import Break, ChainCheck
 
 RUNS = st.lists(st.lists(st.binary(min_size=1, max_size=8), min_size=1, max_size=4), min_size=1, max_size=6)
 

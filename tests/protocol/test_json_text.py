@@ -134,3 +134,15 @@ def test_repair_joins_halves_side_by_side_and_replaces_every_other_one(text: str
 def test_text_that_needs_no_repair_is_left_alone() -> None:
     text = "那🙂"
     assert repair_surrogates(text) is text
+
+
+def test_more_values_than_may_be_built_are_refused_before_any_is() -> None:
+    with pytest.raises(InvalidJsonError, match="more than 2,000,000 values"):
+        check_json("[" + "{}," * 1_000_000 + "{}]")
+    with pytest.raises(InvalidJsonError, match="more than"):
+        check_json('"' + '\\"' * 10 + '",' + "[" * 2_000_000)
+
+
+def test_what_looks_like_values_in_a_string_counts_as_none() -> None:
+    text = '["' + ",[{" * 700_000 + '\\",,"]'
+    assert check_json(text) == text

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from refold_protocol.dialects.registry import DIALECTS
+from refold_protocol.dialects.dialect_table import DIALECTS
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.chain import chain
-from refold_protocol.session.codec import seal
+from refold_protocol.session.codec import chain, seal
 from refold_protocol.session.events import (
     Draft,
     EncoderId,
@@ -19,8 +18,7 @@ from refold_protocol.session.events import (
     ToolResult,
     UserMessage,
 )
-from refold_protocol.session.header_types import CallConfig, EpochHeader
-from refold_protocol.session.messages import Message, TextDelta, ToolResultBlock, text_content
+from refold_protocol.session.messages import CallConfig, EpochHeader, Message, TextDelta, ToolResultBlock, text_content
 from refold_protocol.verify import Difference, Report, Verifier
 from tests.support.logs import HEADER, TIME, Log, spoken
 
@@ -217,6 +215,7 @@ def test_a_recorded_body_that_differs_in_length_or_digest_is_named_with_its_step
 
 
 def test_a_recorded_digest_of_a_summary_request_that_is_wrong_is_named() -> None:
+    """Invariant: The request for a summary is a function of the log, and reads what the provider has in its cache."""
     log = _recorded()
     sent = next(event for event in log.events if isinstance(event.data, RequestSent) and event.data.purpose == "summary")
     assert isinstance(sent.data, RequestSent)

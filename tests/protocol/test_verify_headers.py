@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from refold_protocol.dialects.registry import DIALECTS
+from refold_protocol.dialects.dialect_table import DIALECTS
 from refold_protocol.errors import SessionCorruptionError
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.codec import seal
 from refold_protocol.session.events import Draft, EventData, RequestHeader, RequestHeaderDelta, RequestSent
-from refold_protocol.session.header_types import EpochHeader, SystemDelta, ToolSchema
-from refold_protocol.session.rebuild import rebuild, sent_requests
+from refold_protocol.session.messages import EpochHeader, SystemDelta, ToolSchema
+from refold_protocol.session.request import rebuild, sent_requests
 from refold_protocol.verify import Report, Verifier
 from tests.support.header_strategies import related_headers
 from tests.support.logs import HEADER, Log

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.dialects.registry import DIALECTS
+from refold_protocol.dialects.dialect_table import DIALECTS
 from refold_protocol.ids import CallId
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.chain import CHAIN_START, chain
-from refold_protocol.session.codec import seal
-from refold_protocol.session.effect_data import SystemDelta
+from refold_protocol.session.codec import CHAIN_START, chain, seal
+from refold_protocol.session.event_data import SystemDelta
 from refold_protocol.session.events import (
     Draft,
     EncoderId,
@@ -27,8 +26,7 @@ from refold_protocol.session.events import (
     TurnStart,
     UserMessage,
 )
-from refold_protocol.session.header_types import CallConfig, EpochHeader
-from refold_protocol.session.messages import Message, ToolResultBlock, text_content
+from refold_protocol.session.messages import CallConfig, EpochHeader, Message, ToolResultBlock, text_content
 from refold_protocol.verify import Report, Verifier
 from tests.support.logs import HEADER, LOOP, TIME, Log
 
@@ -229,6 +227,7 @@ def test_a_time_that_leaps_ahead_is_one_difference_however_many_events_follow() 
 
 @given(st.data())
 def test_any_changed_byte_is_found_and_named_with_its_record(data: st.DataObject) -> None:
+    """Invariant: Any changed byte of a stored log is found and named with its record, and nothing else is blamed for it."""
     lines = _lines()
     at = data.draw(st.integers(0, len(lines) - 1))
     byte = data.draw(st.integers(0, len(lines[at]) - 1))

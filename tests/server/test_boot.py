@@ -8,12 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from refold_protocol.rpc.connection_state import Stage
 from refold_protocol.rpc.envelope import Response, decode_message
 from refold_protocol.rpc.framing import Broken, Frame, FrameReader, TooLarge, encode_frame
-from refold_protocol.rpc.lifecycle import Stage
 from refold_server.boot import answer_first
-from refold_server.rpc.descriptors import Descriptors
-from refold_server.rpc.handover import Handover
+from refold_server.rpc.descriptors import Descriptors, Handover
 from tests.support.processes import Process
 
 INITIALIZE = b'{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"processId":5,"rootUri":"file:///w"}}'
@@ -65,7 +64,7 @@ def test_nothing_heavy_is_loaded_when_initialize_is_answered() -> None:
 def test_a_good_initialize_is_answered_and_what_follows_is_handed_over(pipes: Pipes) -> None:
     handover = pipes.boot(encode_frame(INITIALIZE) + encode_frame(OTHER) + encode_frame(OTHER)[:30])
     assert handover is not None
-    assert handover.backlog == (Frame(OTHER),)
+    assert handover.pending_writes == (Frame(OTHER),)
     assert handover.frames.feed(encode_frame(OTHER)[30:]) == [Frame(OTHER)]
     assert handover.lifecycle.stage is Stage.RUNNING
     assert handover.initialize is not None
@@ -94,7 +93,7 @@ def test_a_good_initialize_is_answered_and_what_follows_is_handed_over(pipes: Pi
 def test_any_other_beginning_is_left_to_the_daemon(pipes: Pipes, first: bytes, event: object) -> None:
     handover = pipes.boot(first, encode_frame(INITIALIZE))
     assert handover is not None
-    assert handover.backlog[0] == event
+    assert handover.pending_writes[0] == event
     assert (handover.initialize, handover.lifecycle.stage) == (None, Stage.FRESH)
     assert pipes.answer() == b""
 

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from refold_protocol.errors import DigestMismatchError
-from refold_protocol.session.chain import CHAIN_START
-from refold_storage.chain_walk import walk_chain
-from refold_storage.memory import MemoryStore
+from refold_protocol.session.codec import CHAIN_START
+from refold_storage.damage import walk_chain
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import NEW, SESSION, chunks
 
 pytestmark = pytest.mark.anyio

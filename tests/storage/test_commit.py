@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from refold_protocol.errors import LogBusyError, LogError, LogUnwritableError, StorageFullError
-from refold_storage.backlog import Backlog
 from refold_storage.commit import COMMIT_BYTES
 from refold_storage.interface import Handle
 from refold_storage.lmdb_store import open_store
+from refold_storage.pending_writes import PendingWrites
 from refold_storage.store import LmdbStore
 from tests.storage.test_environment import open_transactions
 from tests.support.store_child import StoreChild
@@ -377,7 +377,7 @@ async def test_a_bug_that_ends_the_commit_thread_is_told_to_who_waits(tmp_path: 
         raise ZeroDivisionError("says the test")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Backlog, "share", share)
+        patch.setattr(PendingWrites, "share", share)
         handle.append(chunks(1))
         with pytest.raises(LogUnwritableError, match="says the test"):
             await handle.flush()

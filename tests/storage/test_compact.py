@@ -18,18 +18,18 @@ from refold_protocol.errors import (
     StorageFullError,
 )
 from refold_protocol.ids import SessionId
-from refold_storage import occupancy
-from refold_storage.chain_walk import walk_chain
-from refold_storage.compact import compact_store
-from refold_storage.delete import hide
+from refold_storage import locks as occupancy
+from refold_storage.changes import hide
+from refold_storage.damage import walk_chain
 from refold_storage.environment import Environment
-from refold_storage.keys import record_key
 from refold_storage.lease import Leases, lease_name
 from refold_storage.lmdb_store import open_store
-from refold_storage.occupancy import OCCUPANCY_FILE, occupy
-from refold_storage.opening import COPY_FILE
+from refold_storage.locks import OCCUPANCY_FILE, occupy
+from refold_storage.record_keys import record_key
 from refold_storage.records import HEAD_BYTES
 from refold_storage.store import LmdbStore
+from refold_storage.store_compaction import compact_store
+from refold_storage.store_opening import COPY_FILE
 from tests.support.store_child import StoreChild
 from tests.support.stores import OTHER, SESSION, chunks, filled, lines_of, new, new_uuid, tool_result
 
@@ -173,8 +173,9 @@ async def test_a_lease_that_is_held_stops_a_compaction_whoever_holds_it(tmp_path
 
 
 async def test_nobody_opens_a_store_while_it_is_compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Invariant: Nobody has a store open while it is compacted, nor LMDB's lock file while waiting for that."""
     lines = await family(tmp_path)
-    monkeypatch.setattr(occupancy, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(occupancy, "OCCUPY_SECONDS", 0.0)
     stages: list[str] = []
 
     def look(stage: str) -> None:
@@ -194,12 +195,12 @@ async def test_an_opener_waits_for_a_compaction_and_opens_what_it_made(tmp_path:
     lines = await family(tmp_path)
     real = occupancy.occupy
 
-    def late(folder: Path) -> occupancy.Occupancy:
+    def late(folder: Path) -> occupancy.StoreLock:
         with StoreChild("compact", folder) as child:
             assert child.answer().startswith("from")
         return real(folder)
 
-    monkeypatch.setattr("refold_storage.opening.open_environment.__kwdefaults__", {"occupied": late, "accept": False})
+    monkeypatch.setattr("refold_storage.store_opening.open_environment.__kwdefaults__", {"occupied": late, "accept": False})
     store = await opened(tmp_path)
     monkeypatch.undo()
     assert await contents(store) == lines

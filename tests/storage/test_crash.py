@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from refold_storage.chain_walk import walk_chain
+from refold_storage.damage import walk_chain
 from refold_storage.lmdb_store import open_store
 from tests.support.store_child import StoreChild
-from tests.support.stores import SESSION, chunks, new_uuid
+from tests.support.stores import SESSION, chunks, filled, new_uuid
 
 pytestmark = pytest.mark.anyio
 
@@ -76,3 +76,18 @@ async def test_a_reader_in_another_process_sees_each_commit(tmp_path: Path) -> N
             for tail in range(5, 305, 3):
                 assert writer.ask() == str(tail)
                 assert reader.ask() == str(tail)
+
+
+async def test_who_goes_on_with_a_session_sees_a_commit_behind_which_its_owner_was_killed(tmp_path: Path) -> None:
+    """LMDB's lock file says which commit views show. It was not told of this one; only who takes the write lock finds out."""
+    store = await open_store(tmp_path, new_uuid=new_uuid)
+    handle = await filled(store, chunks(2))
+    before = handle.durable
+    await handle.close()
+    with StoreChild("cut", tmp_path, 3) as child:
+        child.rest()
+    again = await store.open(SESSION, "write")
+    assert again.tail == before + 3
+    again.append(chunks(1))
+    assert await again.flush() == before + 4
+    await store.close()

@@ -1,4 +1,7 @@
-"""Processes that are killed while they fork, delete or compact: all of it happened or nothing, and every session is whole."""
+"""Processes that are killed while they fork, delete or compact: all of it happened or nothing, and every session is whole.
+
+Invariant: A process that is killed while it forks, deletes or compacts did all of it or nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from refold_protocol.ids import SessionId
-from refold_storage.chain_walk import walk_chain
-from refold_storage.compact import compact_store
-from refold_storage.delete import hidden_numbers
-from refold_storage.keys import parse_child_key, parse_record_key
+from refold_storage.changes import hidden_numbers
+from refold_storage.damage import walk_chain
 from refold_storage.lmdb_store import open_store
-from refold_storage.opening import COPY_FILE
+from refold_storage.record_keys import parse_child_key, parse_record_key
 from refold_storage.store import LmdbStore
+from refold_storage.store_compaction import compact_store
+from refold_storage.store_opening import COPY_FILE
 from tests.support.store_child import StoreChild
 from tests.support.stores import SESSION, chunks, filled, new, new_uuid, tool_result, until
 

@@ -15,12 +15,11 @@ from refold_protocol.errors import (
     SessionFormatUnsupportedError,
     SessionNotFoundError,
 )
-from refold_protocol.session.chain import CHAIN_START
-from refold_protocol.session.codec import CHUNK
+from refold_protocol.session.codec import CHAIN_START, CHUNK
 from refold_storage import catalog
-from refold_storage.chain_walk import walk_chain, walk_run
-from refold_storage.keys import record_key, session_key
+from refold_storage.damage import walk_chain, walk_run
 from refold_storage.lmdb_store import open_store
+from refold_storage.record_keys import record_key, session_key
 from refold_storage.records import Damage, decode_record, encode_record, run_of
 from refold_storage.store import LmdbStore
 from tests.support.stores import NEW, OTHER, SESSION, chunks, filled, lines_of, new, new_uuid, prompt

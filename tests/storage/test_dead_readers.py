@@ -1,6 +1,8 @@
 """Readers that were killed, or stopped, inside a read transaction: what they pin, for how long, and that writers go on.
 
 LMDB uses a page again once no reader can see what stood on it. The count of pages in the file says whether it does.
+
+Invariant: Readers that died or stopped hold no writer up, and what they pin is used again.
 """
 
 from __future__ import annotations
@@ -11,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from refold_storage.disk import filesystem_type
 from refold_storage.environment import Environment
-from refold_storage.filesystem import filesystem_type
-from refold_storage.opening import open_environment
+from refold_storage.store_opening import open_environment
 from tests.support.store_child import StoreChild
 
 SIZE = 100_000

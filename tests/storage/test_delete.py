@@ -9,9 +9,9 @@ import pytest
 
 from refold_protocol.errors import SessionAlreadyOwnedError, SessionFormatUnsupportedError, SessionNotFoundError
 from refold_protocol.ids import SessionId
-from refold_storage.delete import hidden_numbers
-from refold_storage.keys import parse_record_key, session_key
+from refold_storage.changes import hidden_numbers
 from refold_storage.lmdb_store import open_store
+from refold_storage.record_keys import parse_record_key, session_key
 from refold_storage.records import decode_record
 from refold_storage.store import LmdbStore
 from tests.support.store_child import StoreChild

@@ -12,9 +12,9 @@ import lmdb
 import pytest
 
 from refold_protocol.errors import LogBusyError, LogUnwritableError, SessionCorruptionError
+from refold_storage.disk import filesystem_type
 from refold_storage.environment import Environment
-from refold_storage.filesystem import filesystem_type
-from refold_storage.opening import open_environment
+from refold_storage.store_opening import open_environment
 from tests.support.store_child import StoreChild
 
 
@@ -124,8 +124,8 @@ def test_the_map_begins_at_the_end_of_its_growth_where_that_is_smaller(tmp_path:
 
 def test_an_unusable_environment_refuses_everything_and_says_why(tmp_path: Path) -> None:
     environment = opened(tmp_path)
-    environment.spoil("first reason")
-    environment.spoil("second reason")
+    environment.mark_failed("first reason")
+    environment.mark_failed("second reason")
     for use in (lambda: get(environment, b"k"), lambda: put(environment, b"k", b"v"), environment.last_transaction):
         with pytest.raises(LogUnwritableError, match="first reason"):
             use()
@@ -214,7 +214,10 @@ class Watched:
 
 
 def test_c_08_nobody_looks_into_the_map_while_it_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Followers ask for the last transaction 40 times a second, and LMDB refuses that without a map."""
+    """Invariant: Nobody looks into LMDB's map while it is changed.
+
+    Followers ask for the last transaction 40 times a second, and LMDB refuses that without a map.
+    """
     environment = opened(tmp_path)
     for look in (environment.last_transaction, environment.figures):
         watched = Watched(vars(environment)["_environment"], look)
@@ -243,7 +246,7 @@ def test_the_slots_of_readers_that_died_are_freed_at_the_next_open(tmp_path: Pat
 def test_a_full_table_of_readers_is_cleared_of_the_dead_and_otherwise_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("refold_storage.opening.MAX_READERS", 2)
+    monkeypatch.setattr("refold_storage.store_opening.MAX_READERS", 2)
     environment = opened(tmp_path)
     with StoreChild("pin", tmp_path) as one, StoreChild("pin", tmp_path) as two:
         assert one.answer() == "ready"
@@ -257,7 +260,10 @@ def test_a_full_table_of_readers_is_cleared_of_the_dead_and_otherwise_an_error(
 
 @pytest.mark.parametrize("how", ["removed", "moved", "replaced", "hidden"])
 def test_nothing_is_written_to_a_file_that_has_lost_its_name(tmp_path: Path, how: str) -> None:
-    """LMDB would go on writing to it, and all of that would be told to be durable and vanish with the process."""
+    """Invariant: Nothing is called durable that was written to a file without a name.
+
+    LMDB would go on writing to it, and all of that would be told to be durable and vanish with the process.
+    """
     folder = tmp_path / "store"
     environment = opened(folder)
     if how == "removed":

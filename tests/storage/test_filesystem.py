@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from refold_protocol.errors import ConfigError
-from refold_storage.filesystem import filesystem_type, parse_mounts, refuse_remote
+from refold_storage.disk import filesystem_type, parse_mounts, refuse_remote
 
 MOUNTS = r"""22 27 0:21 / /proc rw,relatime - proc proc rw
 27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard

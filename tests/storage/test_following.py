@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from refold_storage.following import PROBE_SECONDS, FollowLock, FollowProbe, follow_file
 from refold_storage.lmdb_store import open_store
+from refold_storage.locks import PROBE_SECONDS, FollowLock, FollowProbe, follow_file
 from tests.support.stores import NEW, OTHER, SESSION, chunks, filled, new, new_uuid, until
 
 pytestmark = pytest.mark.anyio

@@ -13,10 +13,9 @@ import pytest
 
 from refold_protocol.errors import LogBusyError, LogError, LogUnwritableError, SessionCorruptionError, SessionNotFoundError
 from refold_storage import catalog
-from refold_storage.keys import parse_child_key, parse_child_value, record_key
 from refold_storage.lmdb_store import open_store
+from refold_storage.record_keys import RecordSegment, parse_child_key, parse_child_value, record_key
 from refold_storage.records import decode_record
-from refold_storage.segments import Segment
 from refold_storage.store import LmdbStore
 from tests.support.store_child import StoreChild
 from tests.support.stores import NEW, OTHER, SESSION, chunks, filled, new, new_uuid, prompt, until
@@ -36,7 +35,7 @@ def segments(store: LmdbStore, session: str) -> tuple[tuple[int, int], ...]:
     with store.environment.reading() as transaction:
         row = catalog.find(transaction, store.environment.databases, new(session).id)
     assert row is not None
-    assert all(isinstance(segment, Segment) for segment in row.segments)
+    assert all(isinstance(segment, RecordSegment) for segment in row.segments)
     return tuple((segment.owner, segment.last) for segment in row.segments)
 
 
@@ -84,7 +83,7 @@ async def test_a_fork_writes_no_event_and_reads_two_records_however_long_the_his
         before = records(store)
         read.clear()
         with monkeypatch.context() as counting:
-            counting.setattr("refold_storage.reading.decode_record", counted)
+            counting.setattr("refold_storage.reader.decode_record", counted)
             await store.fork(SESSION, parent.tail - 3, new(f"fork {number}"))
         assert records(store) == before
         assert len(read) <= 2
@@ -117,7 +116,7 @@ async def test_a_store_is_closed_in_time_though_a_change_that_was_given_up_still
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread of the change waits in LMDB, where nothing ends it but the lock."""
-    monkeypatch.setattr("refold_storage.registry.STOP_SECONDS", 0.05)
+    monkeypatch.setattr("refold_storage.shared_environments.STOP_SECONDS", 0.05)
     store = await open_store(tmp_path, new_uuid=new_uuid, flush_seconds=0.05)
     await (await filled(store, chunks(3))).close()
     with StoreChild("hold", tmp_path) as child:

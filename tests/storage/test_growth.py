@@ -14,7 +14,7 @@ import pytest
 
 from refold_protocol.errors import StorageFullError
 from refold_protocol.ids import SessionId
-from refold_storage.chain_walk import walk_chain
+from refold_storage.damage import walk_chain
 from refold_storage.lmdb_store import open_store
 from refold_storage.store import LmdbStore
 from tests.support.stores import NEW, SESSION, chunk, chunks, filled, lines_of, new, new_uuid, tool_result, turn_end

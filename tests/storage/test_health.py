@@ -9,10 +9,10 @@ import pytest
 
 from refold_protocol.errors import LogUnwritableError
 from refold_protocol.session.events import FORMAT_VERSION
-from refold_storage.health import Reader
+from refold_storage.interface import Reader
 from refold_storage.lmdb_store import open_store
-from refold_storage.memory import MemoryStore
 from refold_storage.store import LmdbStore
+from tests.support.memory_store import MemoryStore
 from tests.support.store_child import StoreChild
 from tests.support.stores import NEW, OTHER, chunks, filled, new, new_uuid, tool_result
 

@@ -11,10 +11,10 @@ import lmdb
 import pytest
 
 from refold_protocol.errors import ConfigError, LogBusyError, LogUnwritableError
-from refold_storage.compact import compact_store
 from refold_storage.high_water import MARK_FILE, NO_COMMIT, SLOTS, Commit, HighWaterMark, last_commit
 from refold_storage.lmdb_store import accept_store, open_store
 from refold_storage.store import LmdbStore
+from refold_storage.store_compaction import compact_store
 from tests.support.store_child import StoreChild
 from tests.support.stores import SESSION, chunks, filled, new_uuid
 

@@ -1,4 +1,7 @@
-"""How the LMDB store reads a log in: in batches, hidden until the end, and gone when something ends it."""
+"""How the LMDB store reads a log in: in batches, hidden until the end, and gone when something ends it.
+
+Invariant: An import is seen when all of it is on disk, or never.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from refold_protocol.errors import SessionNotFoundError
-from refold_protocol.session.chain import chain
-from refold_storage.delete import hidden_numbers
-from refold_storage.keys import parse_record_key
+from refold_protocol.session.codec import chain
+from refold_storage.changes import hidden_numbers
 from refold_storage.lmdb_store import open_store
+from refold_storage.record_keys import parse_record_key
 from refold_storage.records import decode_record
 from refold_storage.store import LmdbStore
 from tests.support.stores import OTHER, SESSION, filled, lines_of, long_note, new, new_uuid, notes, until

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from refold_protocol.errors import RefoldError, SessionAlreadyExistsError, SessionFormatUnsupportedError
 from refold_protocol.ids import SessionId
-from refold_protocol.session.chain import chain
+from refold_protocol.session.codec import chain
 from tests.support.exports import damaged, exported, family_store, memory, small_store, store_of, taken
 from tests.support.log_strategies import logs
 from tests.support.logs import Log
@@ -75,6 +75,8 @@ def with_record(data: bytes, **members: object) -> bytes:
 
 @given(logs().filter(lambda log: bool(log.events)), st.integers(1, 300))
 def test_any_log_comes_back_to_the_byte_and_its_export_is_the_file(log: Log, size: int) -> None:
+    """Invariant: An export of an import is the file that was imported."""
+
     async def work() -> None:
         first, second = await store_of(log), memory()
         data = await exported(first)
@@ -94,7 +96,10 @@ def test_parent_writers_and_the_archived_flag_come_back_too() -> None:
 
 @given(st.data())
 def test_whatever_happens_to_the_bytes_it_is_refused_with_its_line_or_the_lines_are_the_same(data: st.DataObject) -> None:
-    """Case C-02. What no digest covers, as a title that is cached or the folder's name, may be another one then."""
+    """Invariant: An export that was changed in any way is refused with its line, or gives the same lines.
+
+    Case C-02. What no digest covers, as a title that is cached or the folder's name, may be another one then.
+    """
     whole = data.draw(st.sampled_from([small(), family()]))
     found = outcome(data.draw(damaged(whole)))
     if isinstance(found, bytes):
@@ -223,6 +228,6 @@ def test_a_session_that_is_there_is_not_imported_over_but_under_another_id() -> 
 
 
 def test_a_line_that_never_ends_is_refused_before_memory_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("refold_storage.importing.MAX_LINE_BYTES", 10_000)
+    monkeypatch.setattr("refold_storage.session_file.MAX_LINE_BYTES", 10_000)
     lines = small().split(b"\n")
-    assert refusal(b"\n".join([*lines[:3], b"x" * 30_000])).startswith("line 4: longer than any line can be")
+    assert refusal(b"\n".join([*lines[:3], b"x" * 30_000])).startswith("line 4: longer than the")

@@ -8,10 +8,10 @@ import pytest
 
 from refold_protocol.errors import SessionCorruptionError, SessionHandleClosedError, SessionNotFoundError
 from refold_protocol.ids import SessionId
-from refold_protocol.session.chain import CHAIN_START, chain
+from refold_protocol.session.codec import CHAIN_START, chain
 from refold_storage.interface import Handle
-from refold_storage.keys import record_key
 from refold_storage.lmdb_store import open_store
+from refold_storage.record_keys import record_key
 from refold_storage.records import Damage, Record
 from refold_storage.store import LmdbStore
 from tests.support.damage import Disk
@@ -39,7 +39,7 @@ async def inspected(disk: Disk, session: SessionId = SESSION) -> list[Record | D
     """Look at a log with a store of its own."""
     store = await opened(disk.store)
     try:
-        return list((await store.examine(session)).inspect())
+        return list((await store.open_damaged(session)).inspect())
     finally:
         await store.close()
 
@@ -111,7 +111,7 @@ async def test_a_row_that_ends_before_its_records_hides_none_of_them(disk: Disk,
 
 async def test_events_that_came_after_the_look_are_left_out(disk: Disk) -> None:
     store = await opened(disk.store)
-    reader = await store.examine(SESSION)
+    reader = await store.open_damaged(SESSION)
     handle = await store.open(SESSION, "write")
     handle.append(chunks(300))
     await handle.flush()
@@ -129,7 +129,7 @@ async def test_a_damaged_log_is_opened_for_inspection_only(disk: Disk) -> None:
     store = await opened(disk.store)
     with pytest.raises(SessionCorruptionError):
         await store.open(SESSION, "read")
-    examined = await store.examine(SESSION)
+    examined = await store.open_damaged(SESSION)
     assert (examined.tail, examined.access) == (COUNT - 1, "read")
     assert len(list(examined.inspect())) == len(disk.records)
     walk = examined.inspect()
@@ -141,7 +141,7 @@ async def test_a_damaged_log_is_opened_for_inspection_only(disk: Disk) -> None:
 async def test_a_session_that_is_not_there_cannot_be_examined(disk: Disk) -> None:
     store = await opened(disk.store)
     with pytest.raises(SessionNotFoundError):
-        await store.examine(OTHER_ID)
+        await store.open_damaged(OTHER_ID)
     await store.close()
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from refold_protocol.errors import SessionCorruptionError
 from refold_protocol.ids import SessionId
-from refold_storage.keys import parse_recent_key, parse_record_key, recent_key, record_key, session_key
+from refold_storage.record_keys import parse_recent_key, parse_record_key, recent_key, record_key, session_key
 
 U64 = st.integers(0, 2**64 - 1)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from refold_storage import listeners
-from refold_storage.listeners import Listeners
+from refold_storage import reader as listeners
+from refold_storage.reader import Listeners
 
 
 def test_listeners_are_told_in_the_order_in_which_they_came() -> None:

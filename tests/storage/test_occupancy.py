@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from refold_protocol.errors import LogBusyError
-from refold_storage.occupancy import OCCUPANCY_FILE, occupy, occupy_alone
+from refold_storage.locks import OCCUPANCY_FILE, occupy, occupy_alone
 
 
 def test_any_number_may_share_it_and_nobody_has_it_alone_meanwhile(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ import lmdb
 import pytest
 
 from refold_protocol.errors import ConfigError, LogBusyError, SessionFormatUnsupportedError, StorageFullError
-from refold_storage.filesystem import filesystem_type
+from refold_storage.disk import filesystem_type
 from refold_storage.lmdb_store import open_store
-from refold_storage.opening import NEW_FILE, open_environment
-from refold_storage.registry import REGISTRY
+from refold_storage.shared_environments import REGISTRY
 from refold_storage.store import LmdbStore
+from refold_storage.store_opening import NEW_FILE, open_environment
 from tests.support.store_child import StoreChild
 from tests.support.stores import NEW, SESSION, chunks, filled, lines_of, new_uuid, until
 
@@ -77,7 +77,7 @@ async def test_the_names_of_a_new_store_are_made_durable_up_to_what_was_there(
     def note(file: int) -> None:
         synced.append(os.readlink(f"/proc/self/fd/{file}"))
 
-    monkeypatch.setattr("refold_storage.opening.os.fsync", note)
+    monkeypatch.setattr("refold_storage.store_opening.os.fsync", note)
     await made(tmp_path / "deep" / "store")
     assert synced == [str(tmp_path / "deep" / "store"), str(tmp_path / "deep"), str(tmp_path)]
     await (await opened(tmp_path / "deep" / "store")).close()
@@ -281,7 +281,7 @@ async def test_opening_follows_a_map_that_grows_between_two_steps_of_it(
     with StoreChild("write", tmp_path, 200_000) as child:
         assert child.answer() == "2"
         with monkeypatch.context() as growing:
-            growing.setattr("refold_storage.opening.lmdb.open", late)
+            growing.setattr("refold_storage.store_opening.lmdb.open", late)
             store = await open_store(tmp_path, new_uuid=new_uuid, map_bytes=1 << 20)
     assert store.get(SESSION).tail == 200_002
     assert store.environment.map_bytes > 1 << 20
@@ -302,7 +302,7 @@ async def test_a_store_that_cannot_be_made_leaves_no_data_file(tmp_path: Path, m
         raise lmdb.DiskError("mdb_txn_commit", errno.ENOSPC)
 
     with monkeypatch.context() as failing:
-        failing.setattr("refold_storage.opening.create_databases", full)
+        failing.setattr("refold_storage.store_opening.create_databases", full)
         with pytest.raises(StorageFullError):
             await opened(tmp_path)
     assert "data.mdb" not in names(tmp_path)
@@ -313,7 +313,7 @@ async def test_a_store_that_cannot_be_made_leaves_no_data_file(tmp_path: Path, m
 async def test_openings_and_closings_of_a_store_are_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await opened(tmp_path)
     environment = store.environment
-    monkeypatch.setattr("refold_storage.opening.TURN_SECONDS", 0.0)
+    monkeypatch.setattr("refold_storage.store_opening.TURN_SECONDS", 0.0)
     with StoreChild("turn", tmp_path) as child:
         assert child.answer() == "taken"
         assert not environment.close(0), "a closing that is not its turn leaves all open"

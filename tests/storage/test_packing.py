@@ -5,10 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refold_protocol.session.chain import CHAIN_START, chain_step
-from refold_protocol.session.codec import seal
-from refold_storage.packing import MAX_RUN_BYTES, Packed, pack
-from refold_storage.records import MAX_EVENTS, decode_record
+from refold_protocol.session.codec import CHAIN_START, chain_step, seal
+from refold_storage.records import MAX_EVENTS, MAX_RUN_BYTES, Packed, decode_record, pack
 from tests.support.stores import chunks, tool_result
 
 SIZES = st.lists(st.sampled_from((1, 1, 1, 5, 40, 300, 900, 2_500, 9_000)), min_size=1, max_size=40)

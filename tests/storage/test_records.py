@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from refold_protocol.errors import SessionCorruptionError, SessionFormatUnsupportedError
 from refold_protocol.session.codec import CHUNK, seal
-from refold_storage.dictionary import PRESET_DICTIONARY
-from refold_storage.records import HEAD_BYTES, bare_record, decode_record, encode_record, record_head, run_of
+from refold_storage.records import HEAD_BYTES, PRESET_DICTIONARY, bare_record, decode_record, encode_record, record_head, run_of
 from tests.support.stores import chunks
 
 DIGEST = bytes(range(32))

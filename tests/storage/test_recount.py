@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from refold_protocol.errors import SessionCorruptionError
 from refold_protocol.ids import SessionId
-from refold_protocol.session.summary import EMPTY_SUMMARY
+from refold_protocol.session.session_totals import EMPTY_SUMMARY
 from refold_storage import catalog
-from refold_storage.keys import recent_key, record_key, session_key
 from refold_storage.lmdb_store import open_store
+from refold_storage.record_keys import recent_key, record_key, session_key
 from refold_storage.store import LmdbStore
 from tests.support.stores import HandClock, chunks, filled, new, new_uuid, prompt
 

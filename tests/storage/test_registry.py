@@ -15,7 +15,7 @@ import pytest
 from refold_protocol.errors import ConfigError, LogUnwritableError
 from refold_storage.interface import Handle
 from refold_storage.lmdb_store import open_store
-from refold_storage.registry import REGISTRY
+from refold_storage.shared_environments import REGISTRY
 from refold_storage.store import LmdbStore
 from tests.support.stores import NEW, OTHER, SESSION, chunks, filled, lines_of, new, new_uuid, run
 
@@ -151,7 +151,7 @@ async def test_c_07_a_store_on_a_remote_file_system_is_refused_and_nothing_is_ma
 async def test_an_environment_that_failed_for_good_is_not_opened_again_by_this_process(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     await filled(store, chunks(1), new(OTHER))
-    store.environment.spoil("the disk is broken, says the test")
+    store.environment.mark_failed("the disk is broken, says the test")
     await store.close()
     with pytest.raises(LogUnwritableError, match="says the test"):
         await opened(tmp_path)

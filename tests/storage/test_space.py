@@ -10,8 +10,8 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from refold_storage import space
-from refold_storage.space import has_room, is_full, reserve
+from refold_storage import disk as space
+from refold_storage.disk import has_room, is_full, reserve
 
 
 def half_written() -> lmdb.Error:

@@ -9,9 +9,9 @@ import pytest
 
 from refold_protocol.errors import LogUnwritableError, SessionAlreadyExistsError, SessionNotFoundError
 from refold_protocol.ids import SessionId
-from refold_storage.keys import session_key
 from refold_storage.lease import Lease, Leases
 from refold_storage.lmdb_store import epoch_ms, open_store
+from refold_storage.record_keys import session_key
 from refold_storage.store import LmdbStore
 from tests.support.store_child import StoreChild
 from tests.support.stores import NEW, SESSION, chunks, filled, new_uuid

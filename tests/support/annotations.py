@@ -1,4 +1,4 @@
-"""Owns reading the annotations of structs: the ground that strategies and the tests of immutability stand on.
+"""Reading the annotations of structs: the ground that strategies and the tests of immutability stand on.
 
 Sees `JsonText` and the id types as what they are, which msgspec's own inspection does not: there they are plain text.
 """

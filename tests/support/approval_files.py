@@ -1,4 +1,4 @@
-"""Owns a plugin's tool that changes something, for tests with whole processes: what it did is seen in a file, not told.
+"""Plugin's tool that changes something, for tests with whole processes: what it did is seen in a file, not told.
 
 `change` appends a line to `changed.txt` of the workspace; with `wait`, it then waits for ever, so that a test can end the
 process between the deed and its result.

@@ -1,9 +1,10 @@
-"""Owns asking a provider in tests: opening one for an address, and gathering what it gives and how it ends."""
+"""Asking a provider in tests: opening one for an address, and gathering what it gives and how it ends."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -14,12 +15,18 @@ from refold_protocol.session.messages import Chunk
 from refold_protocol.session.request import Request
 from refold_server.config import ProviderConfig, TimeoutsConfig
 from refold_server.providers.credentials import Credentials
-from refold_server.providers.http_provider import HttpClient, HttpProvider
+from refold_server.providers.http_provider import HttpProvider
+from refold_server.providers.http_transport import HttpClients
+from refold_server.providers.login_store import LoginStore
 from refold_server.providers.provider_registry import Provider
 from tests.support.requests import request, user
 
 NOW = 1_790_000_000.0
 """What the clock of providers under test says, in Unix seconds."""
+
+
+NO_LOGINS = LoginStore(Path("/nonexistent/logins.json"))
+"""The logins of a user who has none."""
 
 
 class Asked(Struct, frozen=True):
@@ -57,16 +64,16 @@ async def http_provider(
     **config: Any,
 ) -> AsyncGenerator[HttpProvider, None]:
     """Give a provider of that address with a client of its own."""
-    client = HttpClient()
+    clients = HttpClients()
     row = ProviderConfig("fake", "chat-completions", resolve_options({}), base_url, **config)
     try:
         yield HttpProvider(
             row,
             CHAT_COMPLETIONS,
             timeouts or TimeoutsConfig(),
-            client,
-            credentials=Credentials(row, environment or {}),
+            clients,
+            credentials=Credentials(row, environment or {}, NO_LOGINS),
             now=lambda: NOW,
         )
     finally:
-        await client.close()
+        await clients.close()

@@ -1,12 +1,11 @@
-"""Owns logs of requests whose bodies are real, and what the attribution fold says of them."""
+"""Logs of requests whose bodies are real, and what the attribution fold says of them."""
 
 from __future__ import annotations
 
 from refold_protocol.dialects.chat_completions import CHAT_COMPLETIONS
-from refold_protocol.session.cache import RequestRow, fold_attribution
-from refold_protocol.session.cache_words import reasons, verdict_of
-from refold_protocol.session.header_types import EpochHeader
-from refold_protocol.session.messages import Usage
+from refold_protocol.session.cache_report import reasons, verdict_of
+from refold_protocol.session.messages import EpochHeader, Usage
+from refold_protocol.session.prefix_cache import RequestRow, fold_attribution
 from tests.support.logs import Log
 
 

@@ -1,4 +1,4 @@
-"""Owns the ways in which a provider fails, as answers for the fake provider, with what must become of each turn.
+"""Ways in which a provider fails, as answers for the fake provider, with what must become of each turn.
 
 In the notation of the failure cases. Whatever happens, the next prompt of the session must make a well-formed request.
 """
@@ -46,7 +46,7 @@ BAD: Final[dict[str, Bad]] = {
         _error(401, {"message": "bad key", "type": "invalid_request_error"}),
         "provider.auth",
         "(401, invalid_request_error): bad key",
-        "no key is configured: set providers.fake.key_env",
+        "no key is configured: use `refold login fake`, or set providers.fake.key_env",
         401,
     ),
     "500": Bad(

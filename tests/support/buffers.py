@@ -1,4 +1,4 @@
-"""Owns an editor's open buffers for tests of tools: what is open, what was edited there, what it was told is on disk."""
+"""Editor's open buffers for tests of tools: what is open, what was edited there, what it was told is on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns the client's side of a transport under test: in memory, over pipes and over a pair of sockets.
+"""Client's side of a transport under test: in memory, over pipes and over a pair of sockets.
 
 What the client of a real transport reads is read by a thread, so that the event loop under test stays free.
 """
@@ -15,8 +15,8 @@ from typing import Protocol
 
 from refold_protocol.rpc.framing import Frame, FrameReader
 from refold_server.rpc.descriptors import Descriptors
-from refold_server.rpc.memory_transport import MemoryTransport
-from refold_server.rpc.transport import Hooks, StdioTransport, Transport
+from refold_server.rpc.stdio import Hooks, StdioTransport, Transport
+from tests.support.memory_transport import MemoryTransport
 
 
 class Carrier(Protocol):

@@ -1,4 +1,4 @@
-"""Owns calls of tools that change files, as one session makes them: proposed, shown, applied, and what was seen remembered."""
+"""Calls of tools that change files, as one session makes them: proposed, shown, applied, and what was seen remembered."""
 
 from __future__ import annotations
 

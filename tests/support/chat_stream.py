@@ -1,4 +1,4 @@
-"""Owns the writing of chat-completions streams for tests, in the notation of the failure cases: events, chunks, calls.
+"""Writing of chat-completions streams for tests, in the notation of the failure cases: events, chunks, calls.
 
 Whoever plays a provider builds its answer from these pieces and joins or cuts the bytes as it likes.
 """
@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from refold_protocol.dialects.chat_completions import StreamDecoder
+from refold_protocol.dialects.chat_completions import ChatCompletionsDecoder
 from refold_protocol.errors import ProviderError
 from refold_protocol.session.messages import Chunk, ReasoningDelta, TextDelta, ToolCallDelta, UsageChunk
 
@@ -60,7 +60,7 @@ def decode(*writes: bytes, cut: bool = False) -> list[Chunk]:
 
 def decode_until_failure(*writes: bytes, cut: bool = False) -> tuple[list[Chunk], ProviderError | None]:
     """Decode as `decode` does, and give what was delivered together with what it failed with."""
-    decoder = StreamDecoder()
+    decoder = ChatCompletionsDecoder()
     chunks: list[Chunk] = []
     try:
         for write in writes:

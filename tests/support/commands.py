@@ -1,4 +1,4 @@
-"""Owns running `refold` commands in tests: in this process where that is enough, in one of their own where it is not.
+"""Running `refold` commands in tests: in this process where that is enough, in one of their own where it is not.
 
 A command in this process is fast and leaves its output to pytest's `capfd`; signals, closed streams, encodings and kills
 need a process. Both live in a `Place`, so that nothing of the machine's own configuration is found.

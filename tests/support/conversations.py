@@ -1,4 +1,4 @@
-"""Owns a client that talks to an endpoint in the same process, through the transport's double."""
+"""Client that talks to an endpoint in the same process, through the transport's double."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from refold_protocol.rpc.framing import encode_frame
-from refold_server.rpc.endpoint import Endpoint, OnEnd
-from refold_server.rpc.memory_transport import MemoryTransport
+from refold_server.rpc.connection import Endpoint, OnEnd
+from tests.support.memory_transport import MemoryTransport
 from tests.support.toy_daemon import Toy
 
 

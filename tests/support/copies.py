@@ -1,4 +1,4 @@
-"""Owns copies of stored sessions in which something is different: logs that another release, a crash or a bug would leave.
+"""Copies of stored sessions in which something is different: logs that another release, a crash or a bug would leave.
 
 A copy goes through the same store as its original, so it is whole in itself; what does not fit is only what was changed.
 """

@@ -27,9 +27,8 @@ from refold_protocol.session.messages import (
 )
 from refold_protocol.session.request import Request
 from refold_server.config_file import load_config
-from refold_server.host import SessionHost, Surroundings
-from refold_server.sessions.registry import Sessions
-from refold_server.stores import open_configured_store
+from refold_server.services import Services, SessionServices, open_configured_store
+from refold_server.sessions.session_registry import Sessions
 from refold_server.tools.tool_runner import ToolAnswer
 from refold_server.tools.workspace_path import Workspace
 
@@ -53,10 +52,10 @@ class StuckProvider:
         yield FinishChunk("tool-calls")
 
 
-class StuckHost(SessionHost):
+class StuckHost(SessionServices):
     """The real host of the real configuration, but for the provider and the tools."""
 
-    def __init__(self, shared: Surroundings, cwd: str, place: str, stuck: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, shared: Services, cwd: str, place: str, stuck: Callable[[], Awaitable[None]]) -> None:
         super().__init__(shared, Workspace(Path(cwd)))
         self._provider = StuckProvider(place, stuck)
         self._stuck = stuck
@@ -71,11 +70,11 @@ class StuckHost(SessionHost):
 
 async def main(store: str, cwd: str, place: str) -> None:
     config = load_config(None, {}, store=store)
-    shared = Surroundings(config)
+    shared = Services(config)
     kept = await open_configured_store(config.store)
 
     async def stuck() -> None:
-        durable = await session.ledger.flush() if place == "stream" else session.ledger.handle.durable
+        durable = await session.session_log.flush() if place == "stream" else session.session_log.handle.durable
         print(f"stuck {durable}", flush=True)
         await anyio.sleep_forever()
 

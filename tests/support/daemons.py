@@ -1,4 +1,4 @@
-"""Owns whole daemons for tests: `refold serve` over real pipes, with a store, a workspace and a configuration of their own.
+"""Whole daemons for tests: `refold serve` over real pipes, with a store, a workspace and a configuration of their own.
 
 Replies are scripted (the rehearsal provider's script) or played by a fake provider, where a reply must wait until the test
 says go on. What a daemon recorded is read here by another process than the one that wrote it: this one.
@@ -27,8 +27,14 @@ Json = dict[str, Any]
 
 SERVE = (sys.executable, "-m", "refold_server", "serve")
 
+ONCE = "[retry]\nattempts = 1"
+"""For a configuration in which a failure is the end of a request."""
+
 WAIT_S = 60
 """How long a command may take before it counts as hanging."""
+
+PLAIN_OPTIONS = '{ roles = "as-they-come", call_ids = "as-given", tool_names = "as-given" }'
+"""Options of a provider, in TOML, with which bodies hold messages, ids and names as the log does."""
 
 
 class Place:
@@ -61,16 +67,21 @@ class Place:
         self.config.write_text(text)
 
     def script(self, *replies: Json, more: str = "") -> None:
-        """Have the rehearsal provider give these replies, one a request; `more` is put before the model's table."""
+        """Have the rehearsal provider give these replies, one a request, each request sent once; `more` is put before the
+        model's table."""
         path = self.root / "script.jsonl"
         path.write_text("".join(json.dumps(reply) + "\n" for reply in replies))
-        self.configure(f'{more}\n[models."rehearsal/workspace"]\nextra = {{ script = {json.dumps(str(path))} }}\n')
+        self.configure(f'{more}\n{ONCE}\n[models."rehearsal/workspace"]\nextra = {{ script = {json.dumps(str(path))} }}\n')
 
-    def provider(self, base_url: str, more: str = "", *, name: str = "fake") -> None:
+    def provider(
+        self, base_url: str, more: str = "", *, name: str = "fake", retry: str = ONCE, window: int | None = 1_000_000_000
+    ) -> None:
         """Have every session ask the provider at that address for its model `small`; `more` stands between the model's name
-        and the provider's table."""
-        table = f'[providers.{name}]\ndialect = "chat-completions"\nbase_url = "{base_url}"\n'
-        self.configure(f'model = "{name}/small"\n{more}\n{table}')
+        and the provider's table, `retry` says how often a request is sent. Messages are sent as they come, so that a body shows
+        what the log holds. The model has a `window` that no test fills, unless `more` speaks of it; None: nobody stated one."""
+        table = f'[providers.{name}]\ndialect = "chat-completions"\nbase_url = "{base_url}"\noptions = {PLAIN_OPTIONS}\n'
+        stated = "" if window is None or "[models." in more else f'[models."{name}/small"]\ncontext_window = {window}\n'
+        self.configure(f'model = "{name}/small"\n{more}\n{retry}\n{stated}{table}')
 
     @asynccontextmanager
     async def daemon(self, command: Sequence[str] = SERVE, **options: Any) -> AsyncGenerator[Client]:

@@ -1,4 +1,4 @@
-"""Owns damage for tests: a store's records changed with raw LMDB, past everything that watches over them.
+"""Damage for tests: a store's records changed with raw LMDB, past everything that watches over them.
 
 Nothing here goes through the store's own code but the reading and writing of a record's bytes. The session is the one with
 the highest number, unless a number is given.
@@ -16,8 +16,8 @@ import lmdb
 from msgspec import Struct
 
 from refold_protocol.ids import SessionId
-from refold_protocol.session.chain import CHAIN_START
-from refold_storage.keys import session_key
+from refold_protocol.session.codec import CHAIN_START
+from refold_storage.record_keys import session_key
 from refold_storage.records import HEAD_BYTES, Record, decode_record, encode_record
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Owns an editor for tests of whole daemons: LSP messages over real pipes, a document or two, answers to what it is asked."""
+"""Editor for tests of whole daemons: LSP messages over real pipes, a document or two, answers to what it is asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns what the tests of all foreign editors share: the conversation that they have, how a missing one is told, their ends.
+"""What the tests of all foreign editors share: the conversation that they have, how a missing one is told, their ends.
 
 An editor runs a script of its own that has the conversation and writes one line of JSON about it. What happened is then
 looked up in the log, too: the script's word is not enough.

@@ -1,4 +1,4 @@
-"""Owns running a real inference engine in a test: llama.cpp's server in this process, over a model that the test wrote.
+"""Running a real inference engine in a test: llama.cpp's server in this process, over a model that the test wrote.
 
 One engine per test, one slot, no cache beside the slot's own: then the cached tokens that it reports are those of the last
 request's prompt, and prefix stability is measured on somebody else's engine. It listens on the loopback interface and

@@ -1,4 +1,4 @@
-"""Owns two tiny models for a real inference engine, written as GGUF files in milliseconds and never downloaded.
+"""Two tiny models for a real inference engine, written as GGUF files in milliseconds and never downloaded.
 
 *chain* has weights that somebody chose: embeddings are one-hot, attention and feed-forward are zero, and the output matrix
 says which token follows which. One token of its vocabulary is a whole tool call, so with tools it calls, and after a

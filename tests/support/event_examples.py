@@ -1,4 +1,4 @@
-"""Owns one example of each event type, and the golden lines that are made from them.
+"""Example of each event type, and the golden lines that are made from them.
 
 A golden line is the form in which a log of FORMAT_VERSION 0 holds that example: it changes only if the format does, and
 then every log that exists is unreadable. Run as a program (`make golden`) this writes them anew.
@@ -30,6 +30,7 @@ from refold_protocol.session.events import (
     InstanceStart,
     LimitSettings,
     LlmRetry,
+    ModelWindow,
     PermissionSettings,
     PluginFailed,
     Replace,
@@ -41,8 +42,6 @@ from refold_protocol.session.events import (
     SteeringMessage,
     StepEnd,
     StepStart,
-    Todo,
-    TodoWrite,
     ToolCall,
     ToolErrorInfo,
     ToolResult,
@@ -53,16 +52,20 @@ from refold_protocol.session.events import (
     TurnStart,
     UserMessage,
 )
-from refold_protocol.session.header_types import CallConfig, EpochHeader, SystemDelta, ToolSchema, ToolsDelta
 from refold_protocol.session.messages import (
+    CallConfig,
+    EpochHeader,
     ImageBlock,
     Message,
     ReasoningBlock,
     Replay,
     Source,
+    SystemDelta,
     TextBlock,
     TextDelta,
     ToolCallBlock,
+    ToolSchema,
+    ToolsDelta,
     Usage,
 )
 
@@ -142,6 +145,7 @@ EXAMPLES: dict[str, Draft] = {
     ),
     "request/sent": Draft(RequestSent("step", 1, EncoderId("chat-completions", 1), 812, "ab" * 32, "cd" * 32, 2, 3)),
     "llm/retry": Draft(LlmRetry(2, 3, 1, "provider.overloaded", 1500)),
+    "model/window": Draft(ModelWindow("local", "small", 8192, "props")),
     "approval/asked": Draft(
         ApprovalAsked(ApprovalId("ap-1"), CallId("call_2_3_0"), "run_command", ApprovalSubject("command", "rm -r build"))
     ),
@@ -150,7 +154,6 @@ EXAMPLES: dict[str, Draft] = {
     "compact/summary": Draft(CompactSummary("They asked why.", ((1, 4), (6, 9)), 5200, "chain", 512, Usage(900, 40))),
     "compact/end": Draft(CompactEnd(TurnError("provider.refused", "The model would not sum up."))),
     "session/title": Draft(SessionTitle("Why the build is red", _CLIENT)),
-    "todo/write": Draft(TodoWrite((Todo("Read the log", "completed"), Todo("Fix it", "in_progress")))),
 }
 """One draft for each row of EVENT_TYPES, with as many fields set as make sense together."""
 

@@ -1,4 +1,4 @@
-"""Owns exports for tests: sessions to export, their bytes, and what damage does to bytes."""
+"""Exports for tests: sessions to export, their bytes, and what damage does to bytes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from refold_protocol.ids import InputId, SessionId
-from refold_protocol.session.chain import chain
+from refold_protocol.session.codec import chain
 from refold_protocol.session.events import Draft, InputAccepted
 from refold_protocol.session.messages import Source, text_content
-from refold_protocol.session.summary import EMPTY_SUMMARY
-from refold_storage.exporting import export_lines, plan_export
-from refold_storage.importing import Incoming
+from refold_protocol.session.session_totals import EMPTY_SUMMARY
 from refold_storage.interface import SessionRecord, Store
-from refold_storage.memory import MemoryStore
+from refold_storage.session_file import Incoming, export_lines, plan_export
 from tests.support.logs import Log
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import NEW, OTHER, SESSION, HandClock, long_note, notes
 
 Damaging = Callable[[bytes, int, int, bytes], bytes]
@@ -32,7 +31,7 @@ def memory() -> MemoryStore:
 
 async def exported(store: Store, session: SessionId = SESSION, at: int | None = None) -> bytes:
     """Give the export of a session that is whole."""
-    handle = await store.examine(session)
+    handle = await store.open_damaged(session)
     plan = plan_export(handle, at)
     assert plan.damage is None
     data = b"".join(export_lines(handle, plan))

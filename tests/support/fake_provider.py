@@ -1,4 +1,4 @@
-"""Owns a provider for tests that plays what it is told: statuses, headers, bytes write by write, broken connections.
+"""Provider for tests that plays what it is told: statuses, headers, bytes write by write, broken connections.
 
 A real HTTP/1.1 server on the loopback interface, in a thread of its own, so that it serves asynchronous tests and daemons
 in other processes alike. It records each request exactly as it came. A request for which no answer is left is answered
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
 import threading
 from collections import deque
@@ -21,8 +22,9 @@ from msgspec import Struct
 
 EVENT_STREAM: Final = (("content-type", "text/event-stream"),)
 
-End = Literal["complete", "cut", "reset", "hang"]
-"""How an answer ends: orderly; closed before its end (the chunked encoding is cut); by a reset; not until the client leaves."""
+End = Literal["complete", "cut", "reset", "hang", "drop"]
+"""How an answer ends: orderly; closed before its end (the chunked encoding is cut); by a reset; not until the client leaves;
+before it began, without a byte."""
 
 
 class Gate:
@@ -69,10 +71,16 @@ def answer(*writes: bytes | Gate, end: End = "complete") -> Answer:
     return Answer(writes, end=end)
 
 
+_NOT_FOUND: Final = Answer((b'{"error":{"message":"not found"}}',), status=404, headers=(("content-type", "application/json"),))
+
+
 class FakeProvider:
     """The server. `base_url` is what a configuration names, `requests` what came, in order."""
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers: Answer, port: int = 0, tls: ssl.SSLContext | None = None, lists: bool = False) -> None:
+        self._lists = lists  # whether a GET is answered by an answer too; else it is not found
+        self._port = port
+        self._tls = tls
         self.base_url = ""
         self.requests: list[Recorded] = []
         self.connections = 0
@@ -112,9 +120,10 @@ class FakeProvider:
 
     async def _run(self) -> None:
         server = await self._loop.create_server(
-            lambda: asyncio.StreamReaderProtocol(_Reader(self._loop), self._connected), "127.0.0.1", 0
+            lambda: asyncio.StreamReaderProtocol(_Reader(self._loop), self._connected), "127.0.0.1", self._port, ssl=self._tls
         )
-        self.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        scheme = "http" if self._tls is None else "https"
+        self.base_url = f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
         self._ready.set()
         await self._stop.wait()
         server.close()
@@ -134,6 +143,9 @@ class FakeProvider:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             while (request := await _read_request(reader)) is not None:
+                if request.method == "GET" and not self._lists:
+                    await _write(_NOT_FOUND, writer)
+                    continue
                 self.requests.append(request)
                 played = self._answers.popleft() if self._answers else self._none_left()
                 if not await self._play(played, request, reader, writer):
@@ -149,6 +161,8 @@ class FakeProvider:
 
     async def _play(self, played: Answer, request: Recorded, reader: _Reader, writer: asyncio.StreamWriter) -> bool:
         """Play an answer; tell whether the connection stays open."""
+        if played.end == "drop":
+            return False
         watch = self._loop.create_task(reader.ended.wait())
         work = self._loop.create_task(_write(played, writer))
         try:

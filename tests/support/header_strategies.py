@@ -1,4 +1,4 @@
-"""Owns hypothesis strategies for epoch headers that are related: each is an edit of another, as a session would make it.
+"""Hypothesis strategies for epoch headers that are related: each is an edit of another, as a session would make it.
 
 Headers are canonical. Lines and names come from small sets, so that equal lines, lines that move and tools that come back
 are frequent; the sets hold every character that something takes for a line break. Unrelated headers: `strategies.headers`.
@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.header import canonical_header
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
-from refold_protocol.session.messages import Message, text_content
+from refold_protocol.session.messages import CallConfig, EpochHeader, Message, ToolSchema, text_content
 
 SEPARATORS = ("\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")
 """What `str.splitlines` or a text file breaks at, and the codec does not (of `\\r\\n` only the line feed counts)."""

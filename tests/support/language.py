@@ -87,6 +87,7 @@ class NotingFeatures:
     def __init__(self) -> None:
         self.asked: list[tuple[ActionRequest, tuple[OpenDocument, ...]]] = []
         self.ran: list[tuple[str, tuple[Any, ...]]] = []
+        self.tokens: list[int | str | None] = []
         self.result: object = ()
 
     def actions(self, asked: ActionRequest, documents: tuple[OpenDocument, ...]) -> object:
@@ -96,8 +97,9 @@ class NotingFeatures:
             raise self.result
         return self.result
 
-    async def run(self, command: str, arguments: tuple[Any, ...]) -> object:
+    async def run(self, command: str, arguments: tuple[Any, ...], token: int | str | None = None) -> object:
         """Note and answer."""
+        self.tokens.append(token)
         self.ran.append((command, arguments))
         return {"ran": command}
 

@@ -1,4 +1,4 @@
-"""Owns a daemon for tests of clients that outlive it: each of its lives follows a script of its own, until it is killed.
+"""Daemon for tests of clients that outlive it: each of its lives follows a script of its own, until it is killed.
 
 `python -m tests.support.lives_daemon FOLDER`. `lives.json` there is a list with an object for each life: `answers` gives the
 result of a method (or `{"error": …}`, or null for no answer; of a list, one after the other), `then` the messages that follow

@@ -1,4 +1,4 @@
-"""Owns random logs: each next event is drawn from those that the grammar lets follow.
+"""Random logs: each next event is drawn from those that the grammar lets follow.
 
 `moves` proposes events that are right and events that are wrong where they would stand; the grammar alone chooses among
 them. So a random log is what the grammar calls well formed, and a test may hold that against rules of its own. What no
@@ -16,7 +16,7 @@ from refold_protocol.dialects.dialect import Dialect
 from refold_protocol.errors import InvalidEventError, SessionCorruptionError
 from refold_protocol.ids import ApprovalId, CallId, InputId
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.endings import COMPLETED, MAX_TOKENS, aborted, blocked
+from refold_protocol.session.event_data import COMPLETED, MAX_TOKENS, aborted, blocked
 from refold_protocol.session.events import (
     TYPE_OF_DATA,
     AbortCause,
@@ -55,25 +55,28 @@ from refold_protocol.session.events import (
     UserMessage,
 )
 from refold_protocol.session.grammar import turn_step
-from refold_protocol.session.header_delta import diff_header
-from refold_protocol.session.header_types import CallConfig, EpochHeader, SystemDelta, ToolsDelta
+from refold_protocol.session.header import diff_header
 from refold_protocol.session.messages import (
     Block,
     BlockEnd,
     BlockStart,
+    CallConfig,
     Chunk,
+    EpochHeader,
     FinishChunk,
     ReasoningBlock,
     ReasoningDelta,
+    SystemDelta,
     TextBlock,
     TextDelta,
     ToolCallBlock,
     ToolCallDelta,
+    ToolsDelta,
     Usage,
     UsageChunk,
     text_content,
 )
-from refold_protocol.session.rebuild import horizon_step
+from refold_protocol.session.request import horizon_step
 from tests.support.logs import CLIENT, HEADER, Log
 
 _OTHER_HEADER = EpochHeader(CallConfig("engine", "random", "chat-completions"), "Be thorough.")
@@ -134,7 +137,7 @@ def may_follow(log: Log, draft: Draft) -> bool:
     event = Event(name, len(log.events), 0, draft.data, draft.surface_op, draft.sources, draft.ignorable, b"")
     try:
         turn_step(log.work, event)
-        horizon_step(log.horizon, event)
+        horizon_step(log.request_state, event)
     except (InvalidEventError, SessionCorruptionError):
         return False
     return True
@@ -187,7 +190,7 @@ def _request(log: Log, luck: _Luck) -> Iterator[Draft]:
 def _headers(log: Log, luck: _Luck) -> Iterator[Draft]:
     wanted = (HEADER, _OTHER_HEADER)[luck.flavour % 2]
     yield from [Draft(RequestHeader(wanted, "fallback"))] * 2
-    delta = diff_header(log.horizon.header or HEADER, wanted)
+    delta = diff_header(log.request_state.header or HEADER, wanted)
     assert delta is not None
     yield from [Draft(delta)] * 2
     yield Draft(RequestHeaderDelta(system=SystemDelta(1, ("Be kind.",), luck.two % 2)))

@@ -1,4 +1,4 @@
-"""Owns the writing of whole logs for tests: event by event under the log's own grammar, with the folds kept beside.
+"""Writing of whole logs for tests: event by event under the log's own grammar, with the folds kept beside.
 
 Events are sealed as a writer seals them, so their lines are exact. Times are TIME plus the seq. A part of a turn that a
 test does not care about (its header, its request) is put in by the method that needs it. `log_strategies.py` draws
@@ -15,7 +15,7 @@ from refold_protocol.ids import CallId, InputId
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.closers import closers_of
 from refold_protocol.session.codec import seal
-from refold_protocol.session.endings import COMPLETED, INTERRUPTED
+from refold_protocol.session.event_data import COMPLETED, INTERRUPTED
 from refold_protocol.session.events import (
     AssistantChunk,
     AssistantMessage,
@@ -42,23 +42,32 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.grammar import NO_TURN, TurnState, turn_step
 from refold_protocol.session.header import header_draft
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
 from refold_protocol.session.messages import (
     Block,
     BlockEnd,
     BlockStart,
+    CallConfig,
     Chunk,
+    EpochHeader,
     FinishChunk,
     Source,
     TextDelta,
     ToolCallBlock,
+    ToolSchema,
     Usage,
     text_content,
 )
-from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step, request_of, summary_request_of
-from refold_protocol.session.region import COMPACTION, ranges_of
-from refold_protocol.session.request import Request, request_sha256
+from refold_protocol.session.request import (
+    NO_REQUESTS,
+    Request,
+    RequestState,
+    horizon_step,
+    request_of,
+    request_sha256,
+    summary_request_of,
+)
 from refold_protocol.session.surface import Surface
+from refold_server.compaction.compaction_decision import COMPACTION, ranges_of
 
 TIME = 1_790_000_000_000
 CLIENT = Source("client", "nvim")
@@ -81,19 +90,19 @@ def spoken(text: str, index: int = 0) -> tuple[Chunk, ...]:
 
 
 class Log:
-    """A log that grows. `events` so far; `work` and `horizon` are the folds after them. Bodies of requests are made by
+    """A log that grows. `events` so far; `work` and `request_state` are the folds after them. Bodies of requests are made by
     `dialect`; without one they are nobody's, and say so."""
 
     def __init__(self, dialect: Dialect | None = None) -> None:
         self.dialect = dialect
         self.events: list[Event] = []
         self.work: TurnState = NO_TURN
-        self.horizon: Horizon = NOTHING_SEEN
+        self.request_state: RequestState = NO_REQUESTS
 
     @property
     def surface(self) -> Surface:
         """What the model sees now, as nodes."""
-        return self.horizon.surface
+        return self.request_state.surface
 
     @property
     def lines(self) -> list[bytes]:
@@ -107,9 +116,9 @@ class Log:
     def write(self, draft: Draft) -> Event:
         """Write the event of a draft, under the same rule."""
         event = seal(draft, len(self.events), TIME + len(self.events))
-        work, horizon = turn_step(self.work, event), horizon_step(self.horizon, event)
+        work, request_state = turn_step(self.work, event), horizon_step(self.request_state, event)
         self.events.append(event)
-        self.work, self.horizon = work, horizon
+        self.work, self.request_state = work, request_state
         return event
 
     def append(self, data: Any, **envelope: Any) -> Event:
@@ -145,7 +154,7 @@ class Log:
         assert self.work.turn is not None
         number = self.work.last_step + 1
         self.add(StepStart(self.work.turn, number))
-        recorded = self.horizon.header
+        recorded = self.request_state.header
         draft = header_draft(recorded, header or recorded or HEADER, anchored=True)
         if draft is not None:
             self.write(draft)
@@ -154,19 +163,30 @@ class Log:
 
     def send(self, attempt: int = 1) -> Event:
         """Record that the open step's request leaves."""
-        return self._sent("step", attempt, request_of(self.horizon), *self.here())
+        return self._sent("step", attempt, request_of(self.request_state), *self.here())
 
-    def compaction(self, start: int, end: int, text: str | None = "They asked why.", config: CallConfig | None = None) -> Event:
+    def send_summary(self, attempt: int = 1) -> Event:
+        """Record that the request of the open compaction leaves."""
+        return self._sent("summary", attempt, summary_request_of(self.request_state), self.work.turn)
+
+    def compaction(
+        self,
+        start: int,
+        end: int,
+        text: str | None = "They asked why.",
+        config: CallConfig | None = None,
+        usage: Usage | None = None,
+    ) -> Event:
         """Sum up the nodes from `start` to `end` (seqs), a failure where `text` is None; give its `compact/start`. `config`
         is that of the model that sums up, by default of the one that was asked last."""
-        header = self.horizon.header
+        header = self.request_state.header
         assert header is not None
         began = self.add(CompactStart("pressure", (start, end), "Sum up.", config or header.config, self.work.turn))
-        self._sent("summary", 1, summary_request_of(self.horizon), self.work.turn)
+        self.send_summary()
         if text is not None:
             seqs = [node.seq for node in self.surface.nodes]
             shadowed = ranges_of(seqs[seqs.index(start) : seqs.index(end) + 1])
-            self.add(CompactSummary(text, shadowed, 1000, "engine/chain", 512))
+            self.add(CompactSummary(text, shadowed, 1000, "engine/chain", 512, usage))
             self.replace(UserMessage(text_content(text), COMPACTION), start, end)
         self.add(CompactEnd(None if text is not None else TurnError("compaction.failed", "It is blank.")))
         return began
@@ -191,7 +211,7 @@ class Log:
     def reply(self, *content: Block | str, finish: str = "stop", usage: Usage | None = None) -> Event:
         """Record the open step's reply; a text stands for a text block. Cites what was streamed."""
         blocks = tuple(text_content(block)[0] if isinstance(block, str) else block for block in content)
-        config = request_of(self.horizon).header.config
+        config = request_of(self.request_state).header.config
         message = AssistantMessage(*self.here(), blocks, config.provider, config.model, finish, usage)
         return self.append(message, sources=self.work.stream.ranges)
 
@@ -245,6 +265,6 @@ def log_of(events: list[Event]) -> Log:
     """Give a log that holds `events` already. Raises what folding them raises."""
     log = Log()
     for event in events:
-        log.work, log.horizon = turn_step(log.work, event), horizon_step(log.horizon, event)
+        log.work, log.request_state = turn_step(log.work, event), horizon_step(log.request_state, event)
         log.events.append(event)
     return log

@@ -7,29 +7,32 @@ from typing import cast
 
 import anyio
 
-from refold_protocol.dialects.registry import dialect_named
+from refold_protocol.dialects.dialect_table import dialect_named
 from refold_protocol.errors import RefoldError
 from refold_protocol.ids import CallId
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.events import ApprovalSubject, SessionSettings, ToolErrorInfo
-from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import (
     BlockEnd,
     BlockStart,
+    CallConfig,
     Chunk,
     FinishChunk,
     TextDelta,
     ToolCallDelta,
+    ToolSchema,
     Usage,
     UsageChunk,
     text_content,
 )
-from refold_protocol.session.meter_profile import MeterRow, profile_for
+from refold_protocol.session.model_windows import LearnedWindow
 from refold_protocol.session.request import Request
-from refold_server.checks.live import CheckMode
-from refold_server.compaction.policy import policy_of
-from refold_server.config import CompactionConfig, Mode
-from refold_server.meters import ModelTokenMeter
+from refold_protocol.session.token_estimate import MeterRow, profile_for
+from refold_server.compaction.compaction_decision import policy_of
+from refold_server.config import CompactionConfig, Mode, RetryConfig
+from refold_server.providers.told_window import ToldWindow
+from refold_server.requests.live_check import CheckMode
+from refold_server.requests.session_meters import ModelTokenMeter
 from refold_server.tools.tool import PastResults
 from refold_server.tools.tool_runner import Proposed, ToolAnswer
 
@@ -105,8 +108,10 @@ class ScriptedHost:
         self.window: int | None = None
         self.windows: dict[str, int] = {}
         self.policy = CompactionConfig()
+        self.retry = RetryConfig(attempts=1)
         self.policies: dict[str, CompactionConfig] = {}
         self.meters: dict[str, ModelTokenMeter] = {}
+        self.told: dict[str, ToldWindow] = {}
         self.ran: list[tuple[str, str]] = []
 
     def call_config(self, settings: SessionSettings) -> CallConfig:
@@ -129,15 +134,21 @@ class ScriptedHost:
     def attach(self, results: PastResults) -> None:
         self.results = results
 
-    def meter(self, model: str) -> ModelTokenMeter:
+    def meter(self, model: str, learned: LearnedWindow | None = None) -> ModelTokenMeter:
         """One token a character; no meter while there is no window."""
         if model not in self.meters:
             profile = profile_for(model, MeterRow(self.windows.get(model, self.window), 1.0))
             self.meters[model] = ModelTokenMeter(profile)
         return self.meters[model]
 
+    async def told_window(self, model: str) -> ToldWindow | None:
+        return self.told.get(model)
+
     def compaction(self, model: str, settings: SessionSettings) -> CompactionConfig:
         return policy_of(self.policies.get(model, self.policy), settings)
+
+    def retries(self) -> RetryConfig:
+        return self.retry
 
     def live_checks(self) -> CheckMode:
         return self.checks

@@ -14,13 +14,13 @@ from refold_protocol.session.events import Event, TurnEnd
 from refold_protocol.session.messages import Source, UsageChunk, text_content
 from refold_protocol.verify import Verifier
 from refold_server.loop.instance import Instance
-from refold_server.loop.ledger import Ledger
-from refold_server.loop.seams import Seams
 from refold_server.plugins.plugin_registry import NO_PLUGINS, Plugins
+from refold_server.plugins.session_hooks import SessionHooks
+from refold_server.requests.session_log import SessionLog
 from refold_server.sessions.session import Session
 from refold_storage.interface import NewSession, Store
-from refold_storage.memory import MemoryStore
 from tests.support.loop_host import ScriptedHost, says
+from tests.support.memory_store import MemoryStore
 
 CLIENT = Source("client", "test")
 NAME = SessionId("s1")
@@ -41,9 +41,11 @@ async def scripted_session(
             handle = await kept.open(NAME, "write")
         except SessionNotFoundError:
             handle = await kept.create(NewSession(NAME, "/work", 1_000))
-        ledger = Ledger(handle)
-        await ledger.repair()
-        session = Session(ledger, Instance(ledger, host, Seams(plugins, handle.id, handle.record.cwd), "Be brief."), spawn)
+        session_log = SessionLog(handle)
+        await session_log.repair()
+        session = Session(
+            session_log, Instance(session_log, host, SessionHooks(plugins, handle.id, handle.record.cwd), "Be brief."), spawn
+        )
         yield session
         await session.close(cancel=True)
     assert not tasks.cancel_scope.cancel_called, "a task of the session was cancelled, and cut the test short with it"
@@ -58,7 +60,7 @@ async def turn(session: Session, text: str = "go") -> Event:
 def types(session: Session, first: int = 0) -> list[str]:
     """The types of the session's events, chunks of one run as one."""
     names: list[str] = []
-    for event in session.ledger.handle.read(first):
+    for event in session.session_log.handle.read(first):
         if not (event.type == "assistant/chunk" and names and names[-1] == event.type):
             names.append(event.type)
     return names
@@ -73,13 +75,13 @@ def end_of(event: object) -> str:
 
 def last(session: Session, kind: type) -> object:
     """The data of the last event of a kind."""
-    return [event.data for event in session.ledger.handle.read() if isinstance(event.data, kind)][-1]
+    return [event.data for event in session.session_log.handle.read() if isinstance(event.data, kind)][-1]
 
 
 def assert_proven(session: Session) -> None:
     """Everything the log says was sent follows from it."""
     verifier = Verifier()
-    for line in session.ledger.handle.lines(0):
+    for line in session.session_log.handle.lines(0):
         verifier.feed(line)
     report = verifier.report()
     assert report.holds, report.differences

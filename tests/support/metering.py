@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from refold_protocol.session.events import Event
-from refold_protocol.session.header_types import EpochHeader
+from refold_protocol.session.messages import EpochHeader
 from refold_protocol.session.meter import Meter, Pressure, SurfacePrices
-from refold_protocol.session.meter_profile import MeterProfile
 from refold_protocol.session.session_state import NO_EVENTS, SessionState, fold_stored
+from refold_protocol.session.token_estimate import MeterProfile
 
 
 class Metering:

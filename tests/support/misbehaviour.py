@@ -11,8 +11,7 @@ import anyio.lowlevel
 from msgspec import Struct
 
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.header_types import CallConfig, ToolSchema
-from refold_protocol.session.messages import Chunk, Message, TextBlock, TextDelta
+from refold_protocol.session.messages import CallConfig, Chunk, Message, TextBlock, TextDelta, ToolSchema
 from refold_server.plugins.hook_table import (
     ASSEMBLE,
     EXECUTE,

@@ -1,4 +1,4 @@
-"""Owns a daemon that only tells which heavy modules were loaded when the boot handed over. Imports nothing itself."""
+"""Daemon that only tells which heavy modules were loaded when the boot handed over. Imports nothing itself."""
 
 import sys
 from typing import Any

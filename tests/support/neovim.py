@@ -1,4 +1,4 @@
-"""Owns a headless Neovim with our plugin for tests: it runs Lua there, waits for what becomes true, and sees its end.
+"""Headless Neovim with our plugin for tests: it runs Lua there, waits for what becomes true, and sees its end.
 
 Neovim is spoken to over its standard pipes, in MessagePack, one request at a time. Waiting happens inside Neovim, whose event
 loop goes on meanwhile; pytest's time limit ends what hangs. Nothing of the person's own configuration is read.

@@ -1,4 +1,4 @@
-"""Owns pages for tests of the Neovim plugin: Lua that tells a log to a page in any way, and a log with all that people see."""
+"""Pages for tests of the Neovim plugin: Lua that tells a log to a page in any way, and a log with all that people see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns looking at `session/events` as they come over the wire, and the rules that hold for each of them whatever happens."""
+"""Looking at `session/events` as they come over the wire, and the rules that hold for each of them whatever happens."""
 
 from __future__ import annotations
 
@@ -70,6 +70,8 @@ class Wire:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._open: dict[int, Notices] = {}
+        self._over: set[int] = set()
+        self.late: list[Json] = []
         client.connection.on_notification("session/events", self._take)
 
     async def subscribe(self, session: str, after: int | str, **more: Any) -> Notices:
@@ -85,5 +87,17 @@ class Wire:
         reply = await self._client.connection.request("event/subscribe", params, claim=claim)
         return self._open[reply["subscription"]]
 
+    async def unsubscribe(self, notices: Notices) -> None:
+        """event/unsubscribe; what comes after its reply is `late`."""
+        (subscription,) = (number for number, one in self._open.items() if one is notices)
+
+        def claim(reply: Json) -> None:
+            self._over.add(subscription)
+
+        await self._client.connection.request("event/unsubscribe", {"subscription": subscription}, claim=claim)
+
     def _take(self, notice: Json) -> None:
-        self._open[notice["subscription"]].take(notice)
+        if notice["subscription"] in self._over:
+            self.late.append(notice)
+        else:
+            self._open[notice["subscription"]].take(notice)

@@ -7,11 +7,19 @@ from collections.abc import Mapping
 
 from refold_protocol.dialects.chat_completions import encode
 from refold_protocol.json_text import JsonText
+from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.chunks import assemble
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
-from refold_protocol.session.messages import Message, ToolCallBlock, ToolResultBlock, text_content, text_of
+from refold_protocol.session.messages import (
+    CallConfig,
+    EpochHeader,
+    Message,
+    ToolCallBlock,
+    ToolResultBlock,
+    ToolSchema,
+    text_content,
+    text_of,
+)
 from refold_protocol.session.request import Request
-from refold_protocol.session.tape import Tape
 from refold_server.providers.offline_provider import OfflineProvider
 from tests.support.asking import ask
 
@@ -23,7 +31,7 @@ def body_of(*messages: Message, tools: tuple[str, ...] = TOOLS, model: str = "wo
     extra = None if script is None else JsonText(json.dumps({"script": script}))
     config = CallConfig("rehearsal", model, "chat-completions", extra=extra)
     schemas = tuple(ToolSchema(name, "", JsonText("{}")) for name in tools)
-    return encode(Request(EpochHeader(config, tools=schemas or None), Tape(messages)), {})
+    return encode(Request(EpochHeader(config, tools=schemas or None), AppendOnlyList(messages)), {})
 
 
 async def run_turn(

@@ -8,14 +8,13 @@ import anyio
 
 from refold_protocol.ids import SessionId
 from refold_server.config_file import load_config
-from refold_server.host import Surroundings
-from refold_server.sessions.registry import Sessions
-from refold_server.stores import open_configured_store
+from refold_server.services import Services, open_configured_store
+from refold_server.sessions.session_registry import Sessions
 
 
 async def main(store: str, session: str) -> None:
     config = load_config(None, {}, store=store)
-    sessions = Sessions(await open_configured_store(config.store), Surroundings(config).host, lambda work: None)
+    sessions = Sessions(await open_configured_store(config.store), Services(config).host, lambda work: None)
     await sessions.open(SessionId(session))
     print("open", flush=True)
     await anyio.sleep_forever()

@@ -1,4 +1,4 @@
-"""Owns packages for tests that look as if they were installed in a folder: their metadata, and one module."""
+"""Packages for tests that look as if they were installed in a folder: their metadata, and one module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns a patcher for tests: it knows the form of unified diffs from its description alone, and checks every line it meets."""
+"""Patcher for tests: it knows the form of unified diffs from its description alone, and checks every line it meets."""
 
 from __future__ import annotations
 

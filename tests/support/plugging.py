@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from refold_protocol.dialects.registry import dialect_named
+from refold_protocol.dialects.dialect_table import dialect_named
 from refold_protocol.session.codec import decode_event
 from refold_protocol.session.events import (
     AssistantMessage,
@@ -16,7 +16,7 @@ from refold_protocol.session.events import (
     TurnError,
 )
 from refold_protocol.session.messages import Message, text_content, text_of
-from refold_protocol.session.rebuild import rebuild_summary, sent_requests
+from refold_protocol.session.request import rebuild_summary, sent_requests
 from refold_server.plugins.hook_table import Hook
 from refold_server.plugins.plugin_registry import PluginRegistry, Plugins, registered
 from refold_server.sessions.session import Session
@@ -50,7 +50,7 @@ def user(text: str) -> Message:
 def assert_rebuilt(session: Session, provider: ScriptedProvider) -> None:
     """The log verifies, and a fresh reading of its lines gives the requests and bytes that the provider was sent."""
     assert_proven(session)
-    events = [decode_event(line) for line in session.ledger.handle.lines(0)]
+    events = [decode_event(line) for line in session.session_log.handle.lines(0)]
     requests = [request for _, _, request in sent_requests(events)]
     summaries = [event.seq for event in events if isinstance(event.data, CompactStart)]
     requests += [rebuild_summary(events, seq) for seq in summaries]
@@ -61,13 +61,13 @@ def assert_rebuilt(session: Session, provider: ScriptedProvider) -> None:
 
 def failures(session: Session) -> list[tuple[str, str]]:
     """The plugin and seam of each recorded failure."""
-    found = (event.data for event in session.ledger.handle.read())
+    found = (event.data for event in session.session_log.handle.read())
     return [(data.plugin, data.seam) for data in found if isinstance(data, PluginFailed)]
 
 
 def said(session: Session) -> list[tuple[str | None, str]]:
     """Source and text of all context in the log."""
-    found = (event.data for event in session.ledger.handle.read())
+    found = (event.data for event in session.session_log.handle.read())
     return [(data.source.name, text_of(data.content)) for data in found if isinstance(data, ContextMessage)]
 
 
@@ -78,7 +78,7 @@ def spoken(provider: ScriptedProvider, request: int = -1) -> list[str]:
 
 def of_type(session: Session, kind: type[Any]) -> list[Event]:
     """The events whose data is of a kind."""
-    return [event for event in session.ledger.handle.read() if isinstance(event.data, kind)]
+    return [event for event in session.session_log.handle.read() if isinstance(event.data, kind)]
 
 
 def reply(session: Session) -> str:

@@ -1,4 +1,4 @@
-"""Owns plugin files for tests with whole processes: each test writes what it needs into its place."""
+"""Plugin files for tests with whole processes: each test writes what it needs into its place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TOOLS = '''
 import sys
 from msgspec import Struct, defstruct
 from refold_protocol.json_text import compact_json
-from refold_protocol.session.header_types import ToolSchema
+from refold_protocol.session.messages import ToolSchema
 from refold_server.plugins import tool
 
 class Raw:

@@ -1,4 +1,4 @@
-"""Owns what tests of the session prefix share: composing with the built-in contributors, and telling openers from history."""
+"""What tests of the session prefix share: composing with the built-in contributors, and telling openers from history."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from refold_protocol.session.messages import TextBlock
 from refold_server.config import PrefixConfig
-from refold_server.loop.seams import NOWHERE, Seams
 from refold_server.plugins.hook_runner import PluginFailure
+from refold_server.plugins.session_hooks import NOWHERE, SessionHooks
 from refold_server.prefix.contributors import OpenFiles, PrefixSources, built_in
 from refold_server.tools.open_buffers import NO_BUFFERS
 from refold_server.tools.skill_index import SkillFolders
@@ -37,10 +37,10 @@ async def composed(
 ) -> dict[str, str]:
     """Compose the prefix of a session in `cwd`; give the text of each contributor that says something, in order."""
     failures: list[PluginFailure] = []
-    seams = Seams(built_in(config, PrefixSources(lambda: shelf, buffers)), NOWHERE, str(cwd))
-    seams.report = failures.append
-    composition = await seams.session_prefix(seams.place(1, 1))
-    assert failures == []
+    hooks = SessionHooks(built_in(config, PrefixSources(lambda: shelf, buffers)), NOWHERE, str(cwd))
+    hooks.report = failures.append
+    composition = await hooks.session_prefix(hooks.place(1, 1))
+    assert failures == [], failures
     texts: dict[str, str] = {}
     for one in composition.contributions:
         for message in one.messages:

@@ -1,4 +1,4 @@
-"""Owns a client over real pipes for whole processes: it writes frames or any bytes, and reads with a strict parser.
+"""Client over real pipes for whole processes: it writes frames or any bytes, and reads with a strict parser.
 
 Blocking on purpose: what does not come is ended by pytest's time limit. A process that is left over is ended by its pid.
 """

@@ -1,4 +1,4 @@
-"""Owns examples of surface events and what the model sees of each: the golden files of the surface projection.
+"""Examples of surface events and what the model sees of each: the golden files of the surface projection.
 
 A golden file holds an event's line and the message that it becomes (null: none). For a recorded event that message never
 changes, or every request that was ever sent could no longer be proven. A new wording needs a new `envelope` value and

@@ -1,4 +1,4 @@
-"""Owns taking the marked blocks out of a Markdown file, and running a console block as its reader would.
+"""Taking the marked blocks out of a Markdown file, and running a console block as its reader would.
 
 A block is marked by a second word behind its language: `console run` is run, `json check` must be strict JSON. In a console
 block a line that begins with `$ ` is a command and what follows is its whole output; a line `…` stands for any lines, and a

@@ -15,14 +15,15 @@ from msgspec import Raw
 from msgspec import inspect as shape
 
 from refold_protocol.errors import KINDS, RETRYABLE_KINDS
-from refold_protocol.rpc import errors
+from refold_protocol.rpc import wire_errors as errors
 from refold_protocol.rpc.initialize import PROTOCOL_VERSION, VERSION, Limits
-from refold_protocol.rpc.methods import LANGUAGE_METHODS, METHODS, Method
-from refold_protocol.rpc.shapes import SPLICED_RESULTS, wire_doc
-from refold_protocol.rpc.typescript import Types, declarations, is_optional
-from refold_protocol.session.endings import TURN_ENDS
+from refold_protocol.session.event_data import TURN_ENDS
 from refold_protocol.session.events import EVENT_TYPES
 from refold_server.config_docs import configuration_page, schema_text
+from refold_server.lsp.lsp_bridge import LANGUAGE_METHODS
+from refold_server.rpc.method import Method
+from refold_server.rpc.method_table import METHODS
+from refold_server.rpc.wire_schema import SPLICED_RESULTS, Types, declarations, is_optional, wire_doc
 from tests.support import event_examples, rpc_examples
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
@@ -32,10 +33,21 @@ CONFIGURATION: Final = DOCS / "configuration.md"
 CONFIGURATION_SCHEMA: Final = DOCS / "configuration.schema.json"
 
 
+_RULES: Final = {
+    "approval/request": """\
+A person decides, and sees what they decide. Whoever writes a client keeps three rules. A question takes no focus: it waits
+where the session is shown, and a message or a status line tells of it. Plain typing is no answer, nor is what was typed before
+the question could be read: an answer is a deliberate act, on the question that it is meant for. Nothing unseen is approved: the
+client shows all of `subject`, a new file too, with its name and size, and says so while a part was not on the screen.""",
+}
+"""What a client has to keep beyond the shapes of a method's messages."""
+
+
 def golden_messages() -> dict[str, str]:
     """Give the golden messages of each method and the golden line of each event type, by name."""
     found = {name: rpc_examples.golden_file(name).read_text(encoding="utf-8") for name in METHODS}
-    return found | {name: event_examples.golden_file(name).read_text(encoding="utf-8") for name in EVENT_TYPES}
+    events = {f"event {name}": event_examples.golden_file(name).read_text(encoding="utf-8") for name in EVENT_TYPES}
+    return found | events  # a method and an event may have one name
 
 
 def page(golden: Mapping[str, str]) -> str:
@@ -46,6 +58,10 @@ def page(golden: Mapping[str, str]) -> str:
 def _page(golden: Mapping[str, str]) -> Iterator[str]:
     structs: dict[str, shape.StructType] = {}
     yield _HEAD
+    yield "## A walk: the ten messages to a working client\n"
+    for number, (name, sentence) in enumerate(_WALK.items(), 1):
+        yield f"{number}. {sentence}\n"
+        yield from _example(golden[name])
     for kind, title in (("request", "Requests"), ("notification", "Notifications")):
         yield f"## {title}\n"
         for row in METHODS.values():
@@ -58,7 +74,7 @@ def _page(golden: Mapping[str, str]) -> Iterator[str]:
         marks = [word for word, on in (("joins the surface", row.surface), ("may be skipped", row.ignorable)) if on]
         yield f"### {name}\n"
         yield from _struct(_info(row.data), structs, f" ({', '.join(marks)})" if marks else "")
-        yield from _example(golden[name])
+        yield from _example(golden[f"event {name}"])
     yield from _endings()
     yield from _errors()
     yield "## Limits\n\nAs `initialize` announces them; sizes are in bytes.\n"
@@ -71,8 +87,6 @@ def _page(golden: Mapping[str, str]) -> Iterator[str]:
 def _method(row: Method, example: str, structs: dict[str, shape.StructType]) -> Iterator[str]:
     yield f"### {row.name}\n"
     yield f"{_DIRECTIONS[row.direction]}. {row.doc}\n"
-    if row.name in _RULES:
-        yield f"{_RULES[row.name]}\n"
     if row.params is None:
         yield "Params are not read.\n"
     else:
@@ -84,6 +98,8 @@ def _method(row: Method, example: str, structs: dict[str, shape.StructType]) -> 
         else:
             yield from _struct(_info(row.result), structs, "", "**Result.** ")
     yield from _example(example)
+    if row.name in _RULES:
+        yield f"{_RULES[row.name]}\n"
 
 
 def _struct(info: shape.StructType, structs: dict[str, shape.StructType], marks: str = "", lead: str = "") -> Iterator[str]:
@@ -182,7 +198,7 @@ def _info(kind: Any) -> shape.StructType:
 def main() -> None:
     """Write the documents anew."""
     DOCS.mkdir(exist_ok=True)
-    TYPESCRIPT.write_text(declarations(), encoding="utf-8")
+    TYPESCRIPT.write_text(declarations(METHODS), encoding="utf-8")
     CONFIGURATION.write_text(configuration_page(), encoding="utf-8")
     CONFIGURATION_SCHEMA.write_text(schema_text(), encoding="utf-8")
     PAGE.write_text(page(golden_messages()), encoding="utf-8")
@@ -196,14 +212,22 @@ do not edit. JSON-RPC 2.0 in LSP framing (`Content-Length`) over the standard st
 they go over the wire: a request and its reply, one a line. Members that are not required are absent rather than null.
 """
 
-_RULES: Final = {
-    "approval/request": """\
-A person decides, and sees what they decide. Whoever writes a client keeps three rules. A question takes no focus: it waits
-where the session is shown, and a message or a status line tells of it. Plain typing is no answer, nor is what was typed before
-the question could be read: an answer is a deliberate act, on the question that it is meant for. Nothing unseen is approved: the
-client shows all of `subject`, a new file too, with its name and size, and says so while a part was not on the screen.""",
+_WALK: Final = {
+    "initialize": "Start `refold serve` and say who you are. The reply tells limits and features. It comes first.",
+    "initialized": "Say that you have read it. From now on everything may be sent, also before replies came.",
+    "session/open": "Begin a session with the folder that its tools work in, or open one by its id. Keep `session` and `tail`.",
+    "event/subscribe": "Follow its log from the last event that you have, −1 for all. Do it before you ask anything.",
+    "turn/start": "Send a prompt. The reply comes when it is on disk; with a `key` it can be sent again after a lost reply.",
+    "session/events": "What happens comes as events, in order and without a gap. `durable` is the last one that no crash takes "
+    "back. Show `assistant/chunk` as it comes, `assistant/message` when it is whole, and stop at `turn/end`.",
+    "approval/request": "A call that changes something asks you, as a request of the daemon's. Show the whole subject, take no "
+    "focus, let nothing that is typed elsewhere be the answer, and reply with the id of an option.",
+    "turn/interrupt": "Stop a turn. What was said stays, and the turn ends.",
+    "session/close": "Give the session back, so that another client can go on with it.",
+    "shutdown": "Say that you are done; then send the notification `exit`. A client that just goes away loses nothing either: "
+    "the next one subscribes with the last seq that it had.",
 }
-"""What a client has to keep beyond the shapes of a method's messages."""
+"""The messages of a first client, in their order, each with what it is for."""
 
 _DIRECTIONS: Final = {"to-daemon": "Client to daemon", "to-client": "Daemon to client", "both": "Both directions"}
 

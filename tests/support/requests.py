@@ -1,4 +1,4 @@
-"""Owns strategies and examples of requests: headers and histories that an encoder may meet.
+"""Strategies and examples of requests: headers and histories that an encoder may meet.
 
 Unlike the strategies that follow the annotations, these keep the rules of recorded data: options that some release wrote,
 `extra` that is an object, images whose bytes exist.
@@ -14,19 +14,21 @@ from msgspec.structs import replace
 
 from refold_protocol.dialects.chat_completions import resolve_options
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
+from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.messages import (
     Block,
+    CallConfig,
+    EpochHeader,
     ImageBlock,
     Message,
     ReasoningBlock,
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
+    ToolSchema,
     text_content,
 )
 from refold_protocol.session.request import Request
-from refold_protocol.session.tape import Tape
 from tests.support.strategies import json_texts, texts
 
 PNG: Final = "0f" * 32
@@ -48,7 +50,7 @@ def header(system: str | None = None, tools: tuple[ToolSchema, ...] | None = Non
 
 def request(*messages: Message) -> Request:
     """Give a request with a plain header."""
-    return Request(header(), Tape(messages))
+    return Request(header(), AppendOnlyList(messages))
 
 
 def messages() -> st.SearchStrategy[Message]:
@@ -66,13 +68,17 @@ def history(max_size: int = 6) -> st.SearchStrategy[list[Message]]:
 
 
 @st.composite
-def headers(draw: st.DrawFn) -> EpochHeader:
-    """Canonical headers of the chat-completions dialect."""
+def headers(draw: st.DrawFn, roles: tuple[str, ...] = ("as-they-come", "in-turn")) -> EpochHeader:
+    """Canonical headers of the chat-completions dialect, with one of these `roles` in their options."""
     extra = draw(st.none() | st.dictionaries(st.sampled_from(["seed", "temperature", "x"]), st.integers(0, 9)))
     options = {
         "max_tokens_field": draw(st.sampled_from(["max_tokens", "max_completion_tokens"])),
         "tool_only_content": draw(st.sampled_from(["null", "empty", "absent"])),
         "include_usage": draw(st.booleans()),
+        "roles": draw(st.sampled_from(roles)),
+        "call_ids": draw(st.sampled_from(["as-given", "nine"])),
+        "tool_names": draw(st.sampled_from(["as-given", "safe"])),
+        "stream": draw(st.booleans()),
     }
     config = CallConfig(
         "p",
@@ -93,9 +99,9 @@ def headers(draw: st.DrawFn) -> EpochHeader:
     )
 
 
-def requests() -> st.SearchStrategy[Request]:
+def requests(roles: tuple[str, ...] = ("as-they-come", "in-turn")) -> st.SearchStrategy[Request]:
     """Any request of the chat-completions dialect."""
-    return st.builds(Request, headers(), history().map(Tape[Message]))
+    return st.builds(Request, headers(roles), history().map(AppendOnlyList[Message]))
 
 
 def _spoken(role: str, block: st.SearchStrategy[Block]) -> st.SearchStrategy[Message]:

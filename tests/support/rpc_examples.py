@@ -1,4 +1,4 @@
-"""Owns one example of each method's messages, and the golden files that are made from them.
+"""Example of each method's messages, and the golden files that are made from them.
 
 A golden file holds the bodies of a request and its reply, or of a notification, one a line, exactly as they go over the
 wire. `schema.json` holds the method table. Run as a program (`make golden`) this writes all of
@@ -18,23 +18,63 @@ from msgspec import Raw
 from refold_protocol.errors import SessionBusyError
 from refold_protocol.ids import ApprovalId, CallId, InputId, SessionId, WriterId
 from refold_protocol.json_text import JsonText
-from refold_protocol.rpc import (
-    approving,
-    compacting,
-    composing,
-    explaining,
-    lineage,
-    listing,
-    metering,
-    params,
-    results,
-    settings_params,
-)
 from refold_protocol.rpc import initialize as init
 from refold_protocol.rpc.envelope import encode_error, encode_notification, encode_request, encode_result
-from refold_protocol.rpc.errors import application_error
-from refold_protocol.rpc.methods import METHODS
-from refold_protocol.rpc.notices import (
+from refold_protocol.rpc.initialize_reply import initialize_result
+from refold_protocol.rpc.wire_errors import application_error
+from refold_protocol.session.events import ApprovalSubject, CompactionSettings, LimitSettings, SessionSettings
+from refold_protocol.session.messages import (
+    CallConfig,
+    EpochHeader,
+    Message,
+    Source,
+    TextBlock,
+    ToolSchema,
+    Usage,
+    text_content,
+)
+from refold_protocol.session.request_rows import SentRow
+from refold_protocol.session.session_state import PendingInput, Status
+from refold_protocol.session.session_totals import UsageTotals
+from refold_protocol.session.transcript import TranscriptEntry
+from refold_server.plugins.plugin_registry import PluginHealth, SeamTally
+from refold_server.rpc import approval_methods as approving
+from refold_server.rpc.approval_methods import DENY, ApprovalAnswerParams, ApprovalRequestParams, ApprovalRequestResult
+from refold_server.rpc.change_methods import (
+    CompactionParams,
+    ConfigurePatch,
+    InjectSource,
+    InputResult,
+    InputWithdrawParams,
+    LimitParams,
+    PermissionParams,
+    SessionCompactParams,
+    SessionCompactResult,
+    SessionConfigureParams,
+    SessionConfigureResult,
+    SessionInjectParams,
+    SessionRenameParams,
+)
+from refold_server.rpc.event_methods import (
+    EventSubscribeParams,
+    EventSubscribeResult,
+    EventUnsubscribeParams,
+    EventUnsubscribeResult,
+)
+from refold_server.rpc.meta_methods import (
+    DaemonHealthResult,
+    DaemonSchemaResult,
+    LiveHealth,
+    MeterReadParams,
+    ModelListResult,
+    PrefixComposeParams,
+    StoreHealth,
+    ToolListResult,
+    ToolRow,
+)
+from refold_server.rpc.method import CancelParams, NoParams, ProgressCancelParams, SeqResult, SetTraceParams, TextInput
+from refold_server.rpc.method_table import METHODS
+from refold_server.rpc.notices import (
     LogTraceNotice,
     ProgressNotice,
     SessionEventsNotice,
@@ -42,14 +82,57 @@ from refold_protocol.rpc.notices import (
     SessionTroubleNotice,
     WorkDone,
 )
-from refold_protocol.rpc.schema import schema_digest, schema_of
-from refold_protocol.session.events import ApprovalSubject, CompactionSettings, LimitSettings, SessionSettings
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
-from refold_protocol.session.messages import Message, Source, TextBlock, text_content
-from refold_protocol.session.session_state import PendingInput
-from refold_protocol.session.status import Status
-from refold_protocol.session.summary import UsageTotals
-from refold_protocol.session.transcript import TranscriptEntry
+from refold_server.rpc.proof_methods import (
+    ExplainedCause,
+    ExplainedParting,
+    ExplainedRequest,
+    LogVerifyParams,
+    LogVerifyResult,
+    Mismatch,
+    RequestExplainParams,
+    RequestExplainResult,
+    RequestListParams,
+    RequestListResult,
+    RequestRebuildParams,
+    RequestRebuildResult,
+    StepPlace,
+)
+from refold_server.rpc.session_methods import (
+    Page,
+    SessionArchiveParams,
+    SessionCloseParams,
+    SessionDeleteParams,
+    SessionFlushParams,
+    SessionFlushResult,
+    SessionForkParams,
+    SessionForkResult,
+    SessionInfo,
+    SessionOpenParams,
+    SessionOpenResult,
+    SessionReadParams,
+    SessionReadResult,
+    SessionRehomeParams,
+    SessionRehomeResult,
+)
+from refold_server.rpc.turn_methods import (
+    TurnInterruptParams,
+    TurnInterruptResult,
+    TurnStartParams,
+    TurnStartResult,
+    TurnWaitParams,
+)
+from refold_server.rpc.wire_schema import schema_digest, schema_of
+from refold_server.sessions.session_list import ForkOrigin, SessionListParams, SessionListResult, SessionRow
+from refold_server.sessions.session_reports import (
+    MeterAnchor,
+    MeterNode,
+    MeterReadResult,
+    ModelRow,
+    PrefixComposeResult,
+    PrefixContribution,
+    ProviderRow,
+)
+from refold_server.sessions.session_views import SurfaceNode
 
 GOLDEN: Final = Path(__file__).parent.parent / "golden" / "rpc"
 
@@ -75,7 +158,7 @@ _INITIALIZE: Final = init.InitializeParams(
     ),
     init.InitializationOptions("local/small", "/var/lib/refold", "cancel"),
 )
-_INFO: Final = results.SessionInfo(
+_INFO: Final = SessionInfo(
     "/home/me/work",
     1_700_000_000_000,
     "A title",
@@ -83,7 +166,7 @@ _INFO: Final = results.SessionInfo(
     1_700_000_001_000,
     3,
     UsageTotals(1200, 80, 900, 0),
-    results.ForkOrigin(SESSION, 12, DIGEST),
+    ForkOrigin(SESSION, 12, DIGEST),
     True,
 )
 _HEADER: Final = EpochHeader(
@@ -104,26 +187,26 @@ _ENTRY: Final = TranscriptEntry(
 )
 _PENDING: Final = PendingInput(INPUT, 41, "prompt", (TextBlock("Hello?"),), Source("client", "an editor"), "once")
 
-_ROW: Final = listing.SessionRow(
+_ROW: Final = SessionRow(
     SESSION, "/work", 1_767_225_500_000, 1_767_225_600_000, 57, 3, "idle", "Spring cleaning", "local/small", archived=True
 )
 
 EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
-    "initialize": (_INITIALIZE, init.initialize_result(_INITIALIZE)),
+    "initialize": (_INITIALIZE, initialize_result(_INITIALIZE)),
     "initialized": (Raw(b"{}"), None),
     "shutdown": (None, None),
     "exit": (None, None),
-    "$/cancelRequest": (params.CancelParams("request-9"), None),
+    "$/cancelRequest": (CancelParams("request-9"), None),
     "session/open": (
-        params.SessionOpenParams(
+        SessionOpenParams(
             cwd="/home/me/work",
             title="A title",
             model="local/small",
-            permissions=params.PermissionParams("ask"),
-            limits=params.LimitParams(12),
-            compaction=settings_params.CompactionParams(False),
+            permissions=PermissionParams("ask"),
+            limits=LimitParams(12),
+            compaction=CompactionParams(False),
         ),
-        results.SessionOpenResult(
+        SessionOpenResult(
             SESSION,
             41,
             41,
@@ -135,62 +218,82 @@ EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
         ),
     ),
     "session/read": (
-        params.SessionReadParams(SESSION, "events", 57, params.Page(49, 58, 100, 65_536)),
-        results.SessionReadResult(events=(CHUNK, LINE), next=57),
+        SessionReadParams(SESSION, "events", 57, Page(49, 58, 100, 65_536)),
+        SessionReadResult(events=(CHUNK, LINE), next=57),
     ),
-    "session/flush": (params.SessionFlushParams(SESSION, 57), results.SessionFlushResult(57)),
-    "session/fork": (lineage.SessionForkParams(SESSION, 41, "Another way"), lineage.SessionForkResult(FORK, 43)),
-    "session/delete": (lineage.SessionDeleteParams(SESSION), None),
-    "session/archive": (lineage.SessionArchiveParams(SESSION, archived=False), None),
-    "session/close": (params.SessionCloseParams(SESSION, True), None),
-    "turn/start": (
-        params.TurnStartParams(
-            SESSION, (params.TextInput("What does\nmain do? “é”"),), if_running="queue", key="k-1", work_done_token="t"
+    "session/flush": (SessionFlushParams(SESSION, 57), SessionFlushResult(57)),
+    "session/fork": (SessionForkParams(SESSION, 41, "Another way"), SessionForkResult(FORK, 43)),
+    "session/delete": (SessionDeleteParams(SESSION), None),
+    "session/archive": (SessionArchiveParams(SESSION, archived=False), None),
+    "request/list": (
+        RequestListParams(SESSION, 12, 100),
+        RequestListResult(
+            (
+                SentRow(
+                    41,
+                    1_700_000_000_000,
+                    "step",
+                    1,
+                    "local/small",
+                    "chat-completions",
+                    1_024,
+                    "0" * 64,
+                    "1" * 64,
+                    3,
+                    1,
+                    usage=Usage(120, 30, 900),
+                    duration_ms=1_250,
+                    end="stop",
+                ),
+            ),
         ),
-        results.TurnStartResult(INPUT, 41, 3),
+    ),
+    "session/rehome": (SessionRehomeParams(SESSION, "/home/ann/renamed"), SessionRehomeResult("/home/ann/renamed")),
+    "session/close": (SessionCloseParams(SESSION, True), None),
+    "turn/start": (
+        TurnStartParams(SESSION, (TextInput("What does\nmain do? “é”"),), if_running="queue", key="k-1", work_done_token="t"),
+        TurnStartResult(INPUT, 41, 3),
     ),
     "turn/interrupt": (
-        params.TurnInterruptParams(SESSION, 3, True),
-        results.TurnInterruptResult(Raw(b'{"kind":"aborted","cause":{"kind":"user"}}')),
+        TurnInterruptParams(SESSION, 3, True),
+        TurnInterruptResult(Raw(b'{"kind":"aborted","cause":{"kind":"user"}}')),
     ),
-    "turn/wait": (params.TurnWaitParams(SESSION, input=INPUT), LINE),
+    "turn/wait": (TurnWaitParams(SESSION, input=INPUT), LINE),
     "event/subscribe": (
-        params.EventSubscribeParams(SESSION, 41, WRITER, "live"),
-        results.EventSubscribeResult(1, 57, 52, WRITER),
+        EventSubscribeParams(SESSION, 41, WRITER, "live"),
+        EventSubscribeResult(1, 57, 52, WRITER),
     ),
-    "event/unsubscribe": (params.EventUnsubscribeParams(1), results.EventUnsubscribeResult(57)),
+    "event/unsubscribe": (EventUnsubscribeParams(1), EventUnsubscribeResult(57)),
     "request/rebuild": (
-        params.RequestRebuildParams(SESSION, 3, 1),
-        results.RequestRebuildResult('{"model":"small","messages":[]}', DIGEST, DIGEST, "equal"),
+        RequestRebuildParams(SESSION, 3, 1),
+        RequestRebuildResult('{"model":"small","messages":[]}', DIGEST, DIGEST, "equal"),
     ),
     "request/explain": (
-        explaining.RequestExplainParams(SESSION, 3, 1, explaining.StepPlace(2, 1)),
-        explaining.RequestExplainResult(
-            explaining.ExplainedRequest(3, 1, 1, 44, 20_480),
+        RequestExplainParams(SESSION, 3, 1, StepPlace(2, 1)),
+        RequestExplainResult(
+            ExplainedRequest(3, 1, 1, 44, 20_480),
             "break",
             (
-                explaining.ExplainedCause(
+                ExplainedCause(
                     43, "request/header", "instance", "event 43 request/header, the first of instance 2: tool look added", 2
                 ),
             ),
             ("event 43 request/header, the first of instance 2: tool look added",),
-            explaining.ExplainedRequest(2, 1, 1, 31, 20_400),
+            ExplainedRequest(2, 1, 1, 31, 20_400),
             312,
-            explaining.ExplainedParting(312, "tools", "tool look", '…"name":"read"', '…"name":"look"', 0, "look", 33),
+            ExplainedParting(312, "tools", "tool look", '…"name":"read"', '…"name":"look"', 0, "look", 33),
             5_100,
             0,
         ),
     ),
     "prefix/compose": (
-        composing.PrefixComposeParams(SESSION),
-        composing.PrefixComposeResult(
+        PrefixComposeParams(SESSION),
+        PrefixComposeResult(
             "/w",
             True,
             (
-                composing.PrefixContribution(
-                    "refold", "instructions", (Message("user", text_content("Be kind.")),), 65, 10, DIGEST
-                ),
-                composing.PrefixContribution("refold", "skills"),
+                PrefixContribution("refold", "instructions", (Message("user", text_content("Be kind.")),), 65, 10, DIGEST),
+                PrefixContribution("refold", "skills"),
             ),
             65,
             10,
@@ -199,61 +302,59 @@ EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
         ),
     ),
     "meter/read": (
-        metering.MeterReadParams(SESSION, "local/small"),
-        metering.MeterReadResult(
+        MeterReadParams(SESSION, "local/small"),
+        MeterReadResult(
             "local/small",
             2_600,
             32_768,
             0.079346,
             310,
             95,
-            (metering.MeterNode(12, 40), metering.MeterNode(52, 55)),
+            (MeterNode(12, 40), MeterNode(52, 55)),
             58,
-            metering.MeterAnchor(3, 1, 52, 2_545),
+            MeterAnchor(3, 1, 52, 2_545),
         ),
     ),
     "log/verify": (
-        params.LogVerifyParams(SESSION),
-        results.LogVerifyResult(
-            58, 3, 2, 1, results.Mismatch("request", 44, f"the rebuilt request has {DIGEST}, recorded is another")
-        ),
+        LogVerifyParams(SESSION),
+        LogVerifyResult(58, 3, 2, 1, Mismatch("request", 44, f"the rebuilt request has {DIGEST}, recorded is another")),
     ),
     "session/list": (
-        params.SessionListParams(50, "/work", "spring", True, "1767225600000.3"),
-        listing.SessionListResult((_ROW,), "1767225600000.1"),
+        SessionListParams(50, "/work", "spring", True, "1767225600000.3"),
+        SessionListResult((_ROW,), "1767225600000.1"),
     ),
     "session/configure": (
-        params.SessionConfigureParams(
+        SessionConfigureParams(
             SESSION,
-            params.ConfigurePatch(
+            ConfigurePatch(
                 "local/large",
                 "high",
-                params.PermissionParams("deny"),
-                params.LimitParams(9),
+                PermissionParams("deny"),
+                LimitParams(9),
                 "now",
-                settings_params.CompactionParams(True, 0.7, 4096),
+                CompactionParams(True, 0.7, 4096),
             ),
         ),
-        listing.SessionConfigureResult(
+        SessionConfigureResult(
             SessionSettings("local/large", "high", None, LimitSettings(9), CompactionSettings(True, 0.7, 4096)), 58
         ),
     ),
-    "session/rename": (params.SessionRenameParams(SESSION, "Spring cleaning"), listing.SeqResult(58)),
+    "session/rename": (SessionRenameParams(SESSION, "Spring cleaning"), SeqResult(58)),
     "session/inject": (
-        params.SessionInjectParams(SESSION, (params.TextInput("a.txt changed"),), params.InjectSource("file", "a.txt")),
-        listing.InputResult(INPUT, 58, 4),
+        SessionInjectParams(SESSION, (TextInput("a.txt changed"),), InjectSource("file", "a.txt")),
+        InputResult(INPUT, 58, 4),
     ),
     "session/compact": (
-        compacting.SessionCompactParams(SESSION, "Keep the names of files.", "compaction"),
-        compacting.SessionCompactResult(61, 420, 51_200),
+        SessionCompactParams(SESSION, "Keep the names of files.", "compaction"),
+        SessionCompactResult(61, 420, 51_200),
     ),
-    "input/withdraw": (params.InputWithdrawParams(SESSION, INPUT), listing.SeqResult(58)),
+    "input/withdraw": (InputWithdrawParams(SESSION, INPUT), SeqResult(58)),
     "approval/answer": (
-        approving.ApprovalAnswerParams(SESSION, APPROVAL, "allowed", "session"),
-        listing.SeqResult(58),
+        ApprovalAnswerParams(SESSION, APPROVAL, "allowed", "session"),
+        SeqResult(58),
     ),
     "approval/request": (
-        approving.ApprovalRequestParams(
+        ApprovalRequestParams(
             SESSION,
             APPROVAL,
             3,
@@ -261,46 +362,46 @@ EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
             "write_file",
             ApprovalSubject("diff", "--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-“é”\n+🙂\n"),
             approving.approval_options("write_file"),
-            approving.DENY,
+            DENY,
             600_000,
         ),
-        approving.ApprovalRequestResult("once"),
+        ApprovalRequestResult("once"),
     ),
     "model/list": (
-        params.NoParams(),
-        listing.ModelListResult(
-            (listing.ModelRow("local/small", "local", "chat-completions", True, 32_768, 4_096),),
-            (listing.ProviderRow("local", "chat-completions", "present", "http://127.0.0.1:8080/v1"),),
+        NoParams(),
+        ModelListResult(
+            (ModelRow("local/small", "local", "chat-completions", True, 32_768, 4_096),),
+            (ProviderRow("local", "chat-completions", "present", "http://127.0.0.1:8080/v1"),),
         ),
     ),
     "tool/list": (
-        params.NoParams(),
-        listing.ToolListResult((listing.ToolRow("look", "Look.", Raw(b'{"type":"object"}'), True, "builtin"),)),
+        NoParams(),
+        ToolListResult((ToolRow("look", "Look.", Raw(b'{"type":"object"}'), True, "builtin"),)),
     ),
     "daemon/health": (
-        params.NoParams(),
-        listing.DaemonHealthResult(
+        NoParams(),
+        DaemonHealthResult(
             "0.1.0",
             4711,
             60_000,
-            listing.StoreHealth("/var/lib/refold", 0, 122_880, 1 << 40, 98_304, 3, 1),
-            (listing.LiveHealth(SESSION, "running", 57, 52, "no space left"),),
+            StoreHealth("/var/lib/refold", 0, 122_880, 1 << 40, 98_304, 3, 1),
+            (LiveHealth(SESSION, "running", 57, 52, "no space left"),),
             (
-                listing.PluginHealth(
+                PluginHealth(
                     "notes",
                     "/home/me/notes.py",
                     ("note",),
                     ("notes/taken",),
-                    (listing.SeamTally("tools/pre-execute", 12, 0, 3.5, 0.9),),
+                    (SeamTally("tools/pre-execute", 12, 0, 3.5, 0.9),),
                 ),
             ),
             2,
             512,
         ),
     ),
-    "daemon/schema": (params.NoParams(), listing.DaemonSchemaResult(DIGEST, Raw(b'{"methods":{},"types":{}}'))),
-    "window/workDoneProgress/cancel": (params.ProgressCancelParams("t"), None),
-    "$/setTrace": (params.SetTraceParams("messages"), None),
+    "daemon/schema": (NoParams(), DaemonSchemaResult(DIGEST, Raw(b'{"methods":{},"types":{}}'))),
+    "window/workDoneProgress/cancel": (ProgressCancelParams("t"), None),
+    "$/setTrace": (SetTraceParams("messages"), None),
     "$/logTrace": (LogTraceNotice("turn/start: answered after 1.5 ms", "{}"), None),
     "session/trouble": (SessionTroubleNotice(SESSION, "session.unknown", -1, "there is no such session", 1), None),
     "sessions/changed": (SessionsChangedNotice(SESSION, "running", 57), None),
@@ -309,14 +410,12 @@ EXAMPLES: Final[dict[str, tuple[Any, Any]]] = {
 }
 """Params and result of each method, with every member set that can be."""
 
-VIEWS: Final[dict[str, results.SessionReadResult]] = {
-    "transcript": results.SessionReadResult(entries=(_ENTRY,)),
-    "surface": results.SessionReadResult(
-        nodes=(results.SurfaceNode(52, "user/message", Message("user", (TextBlock("Hello?"),))),)
-    ),
-    "header": results.SessionReadResult(header=_HEADER),
-    "no-header": results.SessionReadResult(header=None),
-    "status": results.SessionReadResult(status=Status("idle")),
+VIEWS: Final[dict[str, SessionReadResult]] = {
+    "transcript": SessionReadResult(entries=(_ENTRY,)),
+    "surface": SessionReadResult(nodes=(SurfaceNode(52, "user/message", Message("user", (TextBlock("Hello?"),))),)),
+    "header": SessionReadResult(header=_HEADER),
+    "no-header": SessionReadResult(header=None),
+    "status": SessionReadResult(status=Status("idle")),
 }
 """The other forms of the reply to `session/read`."""
 
@@ -341,14 +440,14 @@ def bodies(name: str) -> bytes:
 
 def schema_text() -> str:
     """Give the golden file of the method table."""
-    return json.dumps(schema_of(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    return json.dumps(schema_of(METHODS), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def main() -> None:
     """Write the golden files anew."""
-    if schema_digest() != init.SCHEMA_DIGEST:
+    if schema_digest(METHODS) != init.SCHEMA_DIGEST:
         source = Path(init.__file__)
-        source.write_text(source.read_text().replace(init.SCHEMA_DIGEST, schema_digest()))
+        source.write_text(source.read_text().replace(init.SCHEMA_DIGEST, schema_digest(METHODS)))
         sys.exit(subprocess.call([sys.executable, "-m", "tests.support.rpc_examples"]))  # with the new digest imported
     for old in GOLDEN.iterdir():
         old.unlink()

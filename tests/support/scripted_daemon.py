@@ -1,4 +1,4 @@
-"""Owns a daemon that follows a script, for tests of clients: it may say what no real one should.
+"""Daemon that follows a script, for tests of clients: it may say what no real one should.
 
 `python -m tests.support.scripted_daemon SCRIPT`, where SCRIPT is JSON: `result` answers every request but `initialize` and
 `shutdown`; `then` is a list of bodies sent behind the first such answer, a text being sent as raw bytes; `die` ends the

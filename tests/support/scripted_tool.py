@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from refold_protocol.json_text import compact_json
-from refold_protocol.session.header_types import ToolSchema
+from refold_protocol.session.messages import ToolSchema
 from refold_server.tools.tool import ToolContext, ToolOutput
 
 

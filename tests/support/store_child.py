@@ -1,4 +1,4 @@
-"""Owns the other process in tests of the store: `python -m tests.support.store_child COMMAND FOLDER [ARGUMENT]`.
+"""Other process in tests of the store: `python -m tests.support.store_child COMMAND FOLDER [ARGUMENT]`.
 
 It says `ready` or a number a line on standard output, does a further step for each line on standard input, and ends when
 that is closed. `StoreChild` is the parent's side.
@@ -26,13 +26,13 @@ from refold_protocol.errors import (
     SessionNotFoundError,
 )
 from refold_protocol.ids import SessionId
-from refold_storage import opening
-from refold_storage.compact import compact_store
-from refold_storage.format import LOCK_FILE
+from refold_storage import store_opening as opening
 from refold_storage.interface import Handle, Store
 from refold_storage.lmdb_store import open_store
-from refold_storage.occupancy import Occupancy, OpeningTurn, occupy
+from refold_storage.locks import OpeningTurn, StoreLock, occupy
 from refold_storage.store import LmdbStore
+from refold_storage.store_compaction import compact_store
+from refold_storage.store_format import LOCK_FILE
 from tests.support.stores import NEW, SESSION, chunks, filled, new, new_uuid, prompt, tool_result
 
 
@@ -174,13 +174,26 @@ async def made(store: LmdbStore, argument: str) -> None:
     say(store.last_transaction())
 
 
+async def cut(store: LmdbStore, argument: str) -> None:
+    """Commit so many events and die as a process does that is killed right behind its commit: with LMDB's write lock, and
+    before LMDB's lock file has the number of that transaction."""
+    handle = await writable(store)
+    handle.append(chunks(int(argument)))
+    await handle.flush()
+    file = os.open(store.environment.folder / LOCK_FILE, os.O_RDWR)
+    with store.environment.writing():
+        number = int.from_bytes(os.pread(file, 8, 48), sys.byteorder)
+        os.pwrite(file, (number - 1).to_bytes(8, sys.byteorder), 48)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 async def show(store: LmdbStore, argument: str) -> None:
     """Say which sessions there are, and stay."""
     say(" ".join(sorted(str(found) for found in store.survey())))
     await asked()
 
 
-def occupy_late(folder: Path) -> Occupancy:
+def occupy_late(folder: Path) -> StoreLock:
     """Say `late` where the store is about to be occupied, and do it when asked."""
     say("late")
     sys.stdin.readline()
@@ -282,6 +295,7 @@ COMMANDS: dict[str, Callable[[LmdbStore, str], Awaitable[None]]] = {
     "pin": pin,
     "made": made,
     "late": show,
+    "cut": cut,
     "flood": flood,
     "die": flood,
     "remake": remake,

@@ -1,4 +1,4 @@
-"""Owns what tests of the store share: drafts, a clock that is turned by hand, fault injection, and the two kinds of store.
+"""What tests of the store share: drafts, a clock that is turned by hand, fault injection, and the two kinds of store.
 
 Both kinds are driven through one small class, so that the conformance suite cannot tell them apart.
 """
@@ -24,7 +24,7 @@ from refold_protocol.session.events import AssistantChunk, Draft, ForeignData, I
 from refold_protocol.session.messages import Source, TextDelta, text_content
 from refold_storage.interface import Handle, NewSession, Store
 from refold_storage.lmdb_store import open_store
-from refold_storage.memory import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 T = TypeVar("T")
 

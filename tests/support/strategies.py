@@ -1,4 +1,4 @@
-"""Owns hypothesis strategies for everything that a log can hold, derived from the annotations of the structs.
+"""Hypothesis strategies for everything that a log can hold, derived from the annotations of the structs.
 
 A struct that is added to the vocabulary is covered from that moment on. Text prefers what breaks naive code: line breaks
 that are not line breaks, quotes, halves of escapes, characters outside the BMP. Never gives lone surrogates or NaN.
@@ -16,10 +16,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.endings import TURN_ENDS
+from refold_protocol.session.event_data import TURN_ENDS
 from refold_protocol.session.events import EVENT_TYPES, Draft, EventData, ForeignData, SeqRange, SurfaceOp, TurnEndReason
-from refold_protocol.session.header_types import EpochHeader
-from refold_protocol.session.messages import Chunk, Message
+from refold_protocol.session.messages import Chunk, EpochHeader, Message
 from tests.support.annotations import alternatives, fields, is_struct
 
 S = TypeVar("S", bound=Struct)

@@ -14,11 +14,11 @@ import anyio
 
 from refold_protocol.session.messages import InputBlock, Source
 from refold_server import boot
-from refold_server.loop.seams import Seams, Submitted
 from refold_server.plugins.hook_table import HookContext
+from refold_server.plugins.session_hooks import SessionHooks, Submitted
 
 
-class StuckSeams(Seams):
+class StuckSeams(SessionHooks):
     """Never lets a prompt in."""
 
     async def prompt_submit(self, place: HookContext, content: tuple[InputBlock, ...], source: Source) -> Submitted:
@@ -33,9 +33,12 @@ async def stuck_turn(*given: Any) -> Any:
 
 def main(place: str) -> int:
     """Serve until killed."""
-    changed = {"started": ("registry.Seams", StuckSeams), "accepted": ("turns.run_turn", stuck_turn)}
+    changed = {
+        "started": ("sessions.session_registry.SessionHooks", StuckSeams),
+        "accepted": ("loop.instance.run_turn", stuck_turn),
+    }
     name, instead = changed[place]
-    with patch(f"refold_server.sessions.{name}", instead):
+    with patch(f"refold_server.{name}", instead):
         return boot.serve()
 
 

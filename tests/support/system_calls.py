@@ -1,4 +1,4 @@
-"""Owns reading what `strace` wrote of a daemon: which thread made which call, what it waited for, and the store's commits.
+"""Reading what `strace` wrote of a daemon: which thread made which call, what it waited for, and the store's commits.
 
 Calls are placed by the lines at which they began and ended: strace sees a call end before it sees what another thread does
 because of that, so an order of lines is an order in time.

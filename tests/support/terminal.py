@@ -1,4 +1,4 @@
-"""Owns a terminal for tests: a command runs on it as a person's would, what it shows is read, and what is typed is typed."""
+"""Terminal for tests: a command runs on it as a person's would, what it shows is read, and what is typed is typed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns what tests of tools share: a workspace made of a few files, and one call through the whole pipeline."""
+"""What tests of tools share: a workspace made of a few files, and one call through the whole pipeline."""
 
 from __future__ import annotations
 

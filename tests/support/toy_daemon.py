@@ -1,4 +1,4 @@
-"""Owns a daemon that does nothing useful: handlers that echo, wait, fail and misbehave, for tests of the connection.
+"""Daemon that does nothing useful: handlers that echo, wait, fail and misbehave, for tests of the connection.
 
 `python -m tests.support.toy_daemon` serves on standard input and output through the real boot, transport and endpoint.
 """
@@ -16,15 +16,19 @@ from msgspec import Raw, Struct
 
 from refold_protocol.errors import SessionBusyError
 from refold_protocol.rpc.initialize import InitializeParams
-from refold_protocol.rpc.methods import METHODS, Method
-from refold_protocol.rpc.notices import SessionEventsNotice
-from refold_protocol.rpc.params import EventSubscribeParams, EventUnsubscribeParams
-from refold_protocol.rpc.results import EventSubscribeResult, EventUnsubscribeResult
 from refold_server import boot
+from refold_server.rpc.connection import Endpoint, EndReason, stdio_endpoint
+from refold_server.rpc.descriptors import Handover
 from refold_server.rpc.dispatch import AfterEvents, Followed, Handler, Service
-from refold_server.rpc.endings import EndReason
-from refold_server.rpc.endpoint import Endpoint, stdio_endpoint
-from refold_server.rpc.handover import Handover
+from refold_server.rpc.event_methods import (
+    EventSubscribeParams,
+    EventSubscribeResult,
+    EventUnsubscribeParams,
+    EventUnsubscribeResult,
+)
+from refold_server.rpc.method import Method
+from refold_server.rpc.method_table import METHODS
+from refold_server.rpc.notices import SessionEventsNotice
 
 
 class Text(Struct, frozen=True, forbid_unknown_fields=True):

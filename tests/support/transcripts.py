@@ -1,4 +1,4 @@
-"""Owns the golden transcripts: whole daemons in one story for each scenario of log.md sections 7 and 8, written down.
+"""Golden transcripts: whole daemons in one story, written down.
 
 A story is a function of a `transcripts_of_*` file: its name is the file's, its docstring the title and what it shows. To
 add one, write the function and put it into its file's STORIES. Run as a program (`make golden`) this writes the files

@@ -1,4 +1,4 @@
-"""Owns how transcripts show what is in a log: one line an event, its seq, its type, and what is essential in its data.
+"""How transcripts show what is in a log: one line an event, its seq, its type, and what is essential in its data.
 
 Takes events whose ids have names already. Chunks of one attempt become one line that says what they carried together. A
 type that has no row here is shown with all of its data, so a new one is never left out.

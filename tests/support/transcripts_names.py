@@ -1,4 +1,4 @@
-"""Owns the names that stand in transcripts for what differs from run to run: ids, writers, digests, processes, places.
+"""Names that stand in transcripts for what differs from run to run: ids, writers, digests, processes, places.
 
 A thing gets its name when it is told first (`S1`, `I1`, `I2`, …), so that a name depends on the story alone, and the same
 thing has the same name all through it. Knows the keys of the protocol, never what events mean.
@@ -26,6 +26,7 @@ _LETTERS: Final = {
     "requestSha256": "request-",
     "sha256": "body-",
     "digest": "digest-",
+    "headDigest": "digest-",
 }
 """The first letters of names, by the key under which a value stands."""
 
@@ -75,7 +76,7 @@ class Names:
             return self._processes.get(str(value), "<pid>")
         if not isinstance(value, str):
             return value
-        if key in {"requestSha256", "sha256", "digest"}:
+        if key in {"requestSha256", "sha256", "digest", "headDigest"}:
             return self._name(value, _LETTERS[key])
         return self.text(value, _LETTERS.get(key, "X"))
 

@@ -1,4 +1,4 @@
-"""Owns the stories of calls that change something, and of whoever is asked: log.md sections 7 and 8, protocol.md section 3."""
+"""Stories of calls that change something, and of whoever is asked."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ async def approval_allowed(tale: Tale) -> None:
     """A person who allows a call once, and then for the session
 
     The question is on record before it is asked, and its answer before anything runs. What is allowed for the session is
-    not asked again, but decided and recorded all the same. Rule: approval/asked, flush, then ask; approval/decided, flush
-    (log.md section 7).
+    not asked again, but decided and recorded all the same. Rule: approval/asked, flush, then ask; approval/decided, flush.
     """
     tale.plugin("changer", CHANGER, shows="a tool that appends a line to a file of the workspace")
     tale.tools("change")
@@ -36,7 +35,7 @@ async def approval_denied(tale: Tale) -> None:
     """A person who does not allow a call
 
     It does not run, the model is told so by an error result, and the turn goes on. An answer that comes later is refused.
-    Rule: the first valid answer wins (protocol.md section 3, rule 7).
+    Rule: the first valid answer wins.
     """
     tale.plugin("changer", CHANGER, shows="a tool that appends a line to a file of the workspace")
     tale.tools("change")
@@ -56,7 +55,7 @@ async def approval_interrupted(tale: Tale) -> None:
     """A turn that is stopped while a question waits
 
     The question is settled as cancelled and taken back, and its call says that it did not run. Rule: calls not started
-    when a turn is cancelled (log.md section 7).
+    when a turn is cancelled.
     """
     tale.plugin("changer", CHANGER, shows="a tool that appends a line to a file of the workspace")
     tale.tools("change")
@@ -75,7 +74,7 @@ async def approval_killed(tale: Tale) -> None:
     """A daemon that is killed while a question waits
 
     Nobody answered, so nothing ran: the closers cancel the question and say that the call was not started. Nobody is asked
-    again. Rule: approval/decided cancelled, TOOL_NOT_STARTED (log.md section 8).
+    again. Rule: approval/decided cancelled, TOOL_NOT_STARTED.
     """
     tale.plugin("changer", CHANGER, shows="a tool that appends a line to a file of the workspace")
     tale.tools("change")

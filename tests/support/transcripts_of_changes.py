@@ -1,4 +1,4 @@
-"""Owns the stories of what may change around a history: headers, tools, prefixes, plugins, approvals, forks, compaction.
+"""Stories of what may change around a history: headers, tools, prefixes, plugins, approvals, forks, compaction.
 
 A story of one of these is a function here and a row in STORIES.
 """
@@ -15,8 +15,8 @@ async def configure_between_turns(tale: Tale) -> None:
     """Settings that change between two turns
 
     The next request has the new model and effort as a change of the header in force, and the one after it changes
-    nothing. Rule: an instance's first request after session/settings resolves its call configuration anew (log.md
-    section 7), the header is compared by value (section 5).
+    nothing. Rule: an instance's first request after session/settings resolves its call configuration anew; the header
+    is compared by value.
     """
     await tale.plays([reply("One.")], [reply("Two.")], [reply("Three.")])
     async with tale.daemon("A") as a:
@@ -33,7 +33,7 @@ async def configure_during_turn(tale: Tale) -> None:
     """Settings that change while a turn runs
 
     The step that runs has its request; the turn's next step has the new one. Rule: the first request after
-    session/settings (log.md section 7).
+    session/settings.
     """
     gate = tale.gate()
     listing = calls(call(0, "c1", "list_files", "{}")) + chunk({}, "tool_calls")
@@ -52,8 +52,7 @@ async def tools_of_the_next_instance(tale: Tale) -> None:
     """A session that goes on in a daemon with other tools
 
     The tools that it had stay where they are, also the one that is gone, whose call gets an error; a new one stands
-    behind them. Rule: tool lists live across instances (protocol.md section 6), a vanished tool keeps its schema (log.md
-    section 5).
+    behind them. Rule: tool lists live across instances, a vanished tool keeps its schema.
     """
     listing = calls(call(0, "c1", "list_files", "{}")) + chunk({}, "tool_calls")
     tale.tools("list_files", "read_file")
@@ -74,8 +73,7 @@ async def permissions_change(tale: Tale) -> None:
     """Permissions that change, between turns and in one
 
     The model is told by a message of its history, which stands where every injection would; the system text stays as it
-    is, so that the cache keeps all that was read before. Rule: settings that change are told by a context/message (log.md
-    section 5).
+    is, so that the cache keeps all that was read before. Rule: settings that change are told by a context/message.
     """
     gate = tale.gate()
     listing = calls(call(0, "c1", "list_files", "{}")) + chunk({}, "tool_calls")
@@ -99,7 +97,7 @@ async def fork_in_an_open_turn(tale: Tale) -> None:
 
     The fork begins with the same events; whoever opens it for writing first closes the turn as forked and says so with
     its first instance. What waits in the parent does not wait in the fork, and its first request begins with the bytes of
-    the parent's last one. The parent knows nothing of it. Rule: fork at any seq (log.md section 8).
+    the parent's last one. The parent knows nothing of it. Rule: fork at any seq.
     """
     gate = tale.gate()
     await tale.plays([reply("One.")], [text("Half a"), gate, reply(" story.")], [reply("Another.")], [reply("Next.")])
@@ -127,7 +125,7 @@ async def deleted_while_followed(tale: Tale) -> None:
     """A session that is deleted while somebody in another process follows it
 
     Who follows is told that it is gone, and that is the end of the subscription; a fork keeps what it inherited. Rule:
-    deleting a parent keeps what children need (log.md section 8).
+    deleting a parent keeps what children need.
     """
     tale.script({"text": "One."}, {"text": "Two."})
     async with tale.daemon("A") as a, tale.daemon("B") as b:

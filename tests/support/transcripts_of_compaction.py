@@ -1,4 +1,4 @@
-"""Owns the stories of a history that makes room: on request, by pressure, after an overflow, and when it comes to nothing."""
+"""Stories of a history that makes room: on request, by pressure, after an overflow, and when it comes to nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def compaction_on_request(tale: Tale) -> None:
 
     The summary call replays header and region and puts its instructions last; summary, replacing message and end stand
     together; the next request begins with the summary, and people see everything as before, with a marker. Rule: lands in
-    one transaction (log.md section 10).
+    one transaction.
     """
     await tale.plays([reply(STORY)], [reply("The zebra sleeps.")], [reply("Yes.")])
     tale.window(100_000)
@@ -35,8 +35,7 @@ async def compaction_on_request(tale: Tale) -> None:
 async def compaction_by_pressure(tale: Tale) -> None:
     """A history that would reach the threshold with the next request
 
-    It is compacted at the pre-step, before the step's boundary; the retained tail stays as it is. Rule: triggers, region
-    (log.md section 10).
+    It is compacted at the pre-step, before the step's boundary; the retained tail stays as it is. Rule: triggers, region.
     """
     await tale.plays([reply(STORY)], [reply(STORY)], [reply("The zebra sleeps.")], [reply("Yes.")])
     tale.window(6_000)
@@ -53,8 +52,7 @@ async def compaction_after_overflow(tale: Tale) -> None:
     """A request that does not fit, and the one after a compaction that does
 
     The step ends as overflow, the compaction stands between steps, and the next step has a boundary of its own; a second
-    refusal in the turn would end it. Rule: an overflow answer of the provider, between steps, once per turn (log.md
-    section 10).
+    refusal in the turn would end it. Rule: an overflow answer of the provider, between steps, once per turn.
     """
     long = {"text": STORY * 3}
     tale.script(long, long, long, long, {"status": 400, "text": REFUSAL}, {"text": "The zebra sleeps."}, {"text": "Yes."})
@@ -72,7 +70,7 @@ async def compaction_refused(tale: Tale) -> None:
     """A summary that is blank, twice
 
     One extra attempt is made with the same bytes; then the compaction ends with an error, the surface is what it was, and
-    the next turn goes on. Rule: a failure leaves the surface untouched (log.md section 10).
+    the next turn goes on. Rule: a failure leaves the surface untouched.
     """
     await tale.plays([reply(STORY)], [reply(" ")], [reply(" ")], [reply("Yes.")])
     tale.window(100_000)
@@ -89,7 +87,7 @@ async def compaction_killed(tale: Tale) -> None:
     """A daemon that is killed while a summary is written
 
     The next opener closes the compaction; nothing is locked, and the surface is what it was. Rule: an unmatched
-    compact/start is never a lock (log.md section 10), closers (section 8).
+    compact/start is never a lock, closers (section 8).
     """
     gate = tale.gate()
     await tale.plays([reply(STORY)], [text("The zeb"), gate, None], [reply("The zebra sleeps.")])

@@ -1,4 +1,4 @@
-"""Owns the stories of what arrives while something runs, and of stopping it: log.md sections 4 and 7."""
+"""Stories of what arrives while something runs, and of stopping it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def queued_prompt(tale: Tale) -> None:
 
     Without a word about it a second prompt is refused while a turn runs; with `queue` it is accepted at once, runs when
     the turn is over, in a turn of its own, and can be withdrawn until then. Rule: one prompt per turn, inputs run in
-    order (log.md section 7).
+    order.
     """
     gate = tale.gate()
     await tale.plays([text("One"), gate, reply(".")], [reply("Two.")])
@@ -40,7 +40,7 @@ async def steering_joins(tale: Tale) -> None:
     """Steering that joins a running turn
 
     It waits while the step is open and stands before the next one, after the results of the step that it found. Rule:
-    the surface grows at three places only (log.md section 4).
+    the surface grows at three places only.
     """
     gate = tale.gate()
     await tale.plays([text("I look."), gate, LISTING], [reply("As you wish.")])
@@ -59,7 +59,7 @@ async def steering_continues(tale: Tale) -> None:
     """Steering that comes while a turn gives its last answer
 
     The turn had nothing left to do, and goes on for one more step because steering waits. Rule: go on if tools ran or
-    steering waits (log.md section 7, agent/turn-stop).
+    steering waits.
     """
     gate = tale.gate()
     await tale.plays([text("Done"), gate, reply(".")], [reply("In French: fini.")])
@@ -77,7 +77,7 @@ async def left_over_steering(tale: Tale) -> None:
     """Steering whose turn ended before it could join
 
     The turn is interrupted while steering waits for its next step, which never comes; what was left over runs as a
-    prompt, in a turn of its own. Rule: left-over steering runs as prompts (log.md section 7).
+    prompt, in a turn of its own. Rule: left-over steering runs as prompts.
     """
     await tale.plays([text("Half a"), None], [reply("Something else.")])
     async with tale.daemon("A") as a:
@@ -95,7 +95,7 @@ async def inject_idle(tale: Tale) -> None:
     """Something the model should know, told to an idle session
 
     It becomes a turn of its own without a step: nothing is asked of the model, which reads it with the next prompt.
-    Rule: idle inject (log.md section 7).
+    Rule: idle inject.
     """
     tale.script({"text": "Then I look there."})
     async with tale.daemon("A") as a:
@@ -113,8 +113,7 @@ async def inject_during_step(tale: Tale) -> None:
     """Something the model should know, told while a step is open
 
     The first is there before the next step, because there is one; the second comes in the last step and stands behind
-    it, before the turn's end. Rule: an inject becomes its message before the next step or the turn's end (log.md
-    section 4).
+    it, before the turn's end. Rule: an inject becomes its message before the next step or the turn's end.
     """
     first, second = tale.gate(), tale.gate()
     await tale.plays([text("I look."), first, LISTING], [text("It is"), second, reply(" dry.")])
@@ -135,7 +134,7 @@ async def interrupt_in_stream(tale: Tale) -> None:
     """A turn that is stopped while the model speaks
 
     What was said stays, marked as interrupted, and the model reads it in the next turn; the request for the interrupt is
-    answered when the end is on disk. What waits behind the turn is left alone. Rule: partial replies (log.md section 7).
+    answered when the end is on disk. What waits behind the turn is left alone. Rule: partial replies.
     """
     await tale.plays([chunk({"reasoning_content": "Hm."}), text("Half a"), None], [reply("Two.")], [reply("Three.")])
     async with tale.daemon("A") as a:
@@ -158,8 +157,8 @@ async def interrupt_withdraws(tale: Tale) -> None:
     """A turn that is stopped together with all that waits behind it
 
     Every input of a client is settled before the turn is ended, so that none can start in between; what refold itself has
-    to tell the model is told all the same. Rule: withdrawQueued (protocol.md section 2), interrupt leaves the queue alone
-    unless asked (log.md section 7).
+    to tell the model is told all the same. Rule: withdrawQueued, interrupt leaves the queue alone
+    unless asked.
     """
     await tale.plays([text("Half a"), None])
     async with tale.daemon("A") as a:
@@ -180,7 +179,7 @@ async def interrupt_before_reply(tale: Tale) -> None:
     """A turn that is stopped before the model said a word
 
     There is nothing to keep, so there is no reply at all; the request was sent and stays on record. Rule: nothing if
-    nothing visible remains (log.md section 7).
+    nothing visible remains.
     """
     silent = tale.gate()
     await tale.plays([silent], [reply("Two.")])
@@ -199,7 +198,7 @@ async def interrupt_in_tools(tale: Tale) -> None:
     """A turn that is stopped while its tools run
 
     Nobody knows what became of the call that ran; the one that had its result keeps it, and no call is left unanswered.
-    Rule: no closed turn leaves an unanswered call (log.md section 7).
+    Rule: no closed turn leaves an unanswered call.
     """
     endless_search(tale.place)
     wanted = [
@@ -223,7 +222,7 @@ async def interrupt_before_dispatch(tale: Tale) -> None:
     """A turn that is stopped while one of its calls runs and another has not started
 
     Eight calls that read run together, the ninth waits for them. Those that are done keep their results, the one that runs
-    has an unknown outcome, and the one that never started says so. Rule: ABORTED_BEFORE_DISPATCH (log.md section 7).
+    has an unknown outcome, and the one that never started says so. Rule: ABORTED_BEFORE_DISPATCH.
     """
     endless_search(tale.place)
     tale.say("The workspace has a file on which the search (a+)+$ never ends.")
@@ -245,7 +244,7 @@ async def close_cancels(tale: Tale) -> None:
     """A session that is closed while its turn runs
 
     Without a word about it the close is refused; with `cancel` the turn is ended first, and the log is balanced when the
-    close is answered. Rule: session.busy (protocol.md section 2), cause disposed (log.md section 3).
+    close is answered. Rule: session.busy, cause disposed.
     """
     await tale.plays([text("Half a"), None])
     async with tale.daemon("A") as a:

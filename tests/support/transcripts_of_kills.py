@@ -1,4 +1,4 @@
-"""Owns the stories of daemons that are killed, and of what others find then: log.md section 8."""
+"""Stories of daemons that are killed, and of what others find then."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def kill_in_stream(tale: Tale) -> None:
 
     Opening the session for writing closes the open turn with the events that the dead daemon would have written, and
     flushes them before it answers; the second instance begins behind them and records its header anew. Rule: closers
-    precede instance/start, the resume snapshot (log.md sections 5 and 8).
+    precede instance/start, the resume snapshot.
     """
     await tale.plays([text("Half a"), None], [reply("Sorry, where was I?")])
     async with tale.daemon("A") as a:
@@ -36,7 +36,7 @@ async def kill_in_tools(tale: Tale) -> None:
     """A daemon that is killed while its tools run
 
     The call that had its result keeps it; of the one that ran nobody knows the outcome, and the closers say so, because a
-    model must get an answer to every call. Rule: one error result per unanswered call (log.md section 8).
+    model must get an answer to every call. Rule: one error result per unanswered call.
     """
     endless_search(tale.place)
     tale.say("The workspace has a file on which the search (a+)+$ never ends.")
@@ -63,7 +63,7 @@ async def kill_behind_tools(tale: Tale) -> None:
     """A daemon that is killed in the step behind its tools
 
     The first step is whole and stays as it is; of the second, what was said is kept. The next turn's request has all of
-    it. Rule: interrupted_turn_closers (log.md section 8).
+    it. Rule: interrupted_turn_closers.
     """
     await tale.plays([LISTING], [text("There is"), None], [reply("One file.")])
     async with tale.daemon("A") as a:
@@ -83,7 +83,7 @@ async def kill_with_pending_inputs(tale: Tale) -> None:
     """Prompts that waited when their daemon was killed
 
     The next daemon lists them and runs none by itself: one is started, one is withdrawn, a new prompt leaves what waits
-    alone. Rule: after a resume nothing pending runs by itself (log.md section 7).
+    alone. Rule: after a resume nothing pending runs by itself.
     """
     await tale.plays([text("Half a"), None], [reply("Fine.")], [reply("The second, then.")])
     async with tale.daemon("A") as a:
@@ -111,7 +111,7 @@ async def kill_with_pending_context(tale: Tale) -> None:
 
     An injection and steering wait for a place in the history and never get one: the next daemon lists them like prompts.
     Each is started by its name, the injection as a turn without a step, the steering as a prompt; what refold has to tell
-    is told anew. Rule: pending inputs are listed and offered (log.md section 7).
+    is told anew. Rule: pending inputs are listed and offered.
     """
     await tale.plays([text("Half a"), None], [reply("Fine.")], [reply("In French: bien.")])
     async with tale.daemon("A") as a:
@@ -139,8 +139,7 @@ async def cold_read(tale: Tale) -> None:
     """Reading a session whose daemon was killed, without opening it
 
     Nobody writes: what people and models see is shown with the open turn closed, in memory alone; the events are those
-    that are stored, and reading leaves them as they are. Rule: views of a log whose lease nobody holds (log.md section
-    8).
+    that are stored, and reading leaves them as they are. Rule: views of a log whose lease nobody holds.
     """
     await tale.plays([text("Half a"), None])
     async with tale.daemon("A") as a:

@@ -1,4 +1,4 @@
-"""Owns the stories of several daemons, of readers, and of daemons that end: log.md section 8, protocol.md sections 1 and 3."""
+"""Stories of several daemons, of readers, and of daemons that end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ async def second_writer(tale: Tale) -> None:
     """Two daemons that want to write the same session
 
     The second is refused and told who holds it; once the first gives it back it can have it, as the next instance. Rule:
-    one writer per session across processes (log.md section 8).
+    one writer per session across processes.
     """
     tale.script({"text": "Fine."})
     async with tale.daemon("A") as a, tale.daemon("B") as b:
@@ -34,7 +34,7 @@ async def follower(tale: Tale) -> None:
     """A second process that follows a session while the first one writes it
 
     It gets the same events under the same writer, once they are on disk, and needs no right to write. Rule: subscribing
-    to a session owned by another process (protocol.md section 3, rule 6).
+    to a session owned by another process.
     """
     gate = tale.gate()
     await tale.plays([text("Half a"), gate, reply(" and the rest.")])
@@ -54,7 +54,7 @@ async def no_work_no_record(tale: Tale) -> None:
     """A session that is opened and closed without work
 
     It has a title and even a subscriber, and leaves nothing behind: nobody finds it afterwards. Rule: a session that
-    never received work leaves no record (log.md section 8).
+    never received work leaves no record.
     """
     tale.script()
     async with tale.daemon("A") as a:
@@ -91,7 +91,7 @@ async def diverged_cursor(tale: Tale) -> None:
 
     Events were told before they were on disk, and then the daemon was killed: other events have their numbers now. The
     client is told where the logs part, and goes on from what it knew to be durable. Rule: a seq names an event for ever
-    only up to durable (protocol.md section 3, rule 2).
+    only up to durable.
     """
     gate = tale.gate()
     await tale.plays([text("Kept"), gate, text(" and lost"), None], [reply("Something else.")])
@@ -120,7 +120,7 @@ async def shutdown_in_turn(tale: Tale) -> None:
     """A client that shuts its daemon down while a turn runs
 
     The turn is cancelled, what was said is kept, and the log is balanced when the process is gone; the exit code says
-    that all was in good order. Rule: lifecycle as in LSP (protocol.md section 1).
+    that all was in good order. Rule: lifecycle as in LSP.
     """
     await tale.plays([text("Half a"), None])
     async with tale.daemon("A") as a:
@@ -137,7 +137,7 @@ async def end_of_input(tale: Tale) -> None:
     """An editor that is gone without a word while a turn runs
 
     The daemon finishes the step with its tools, begins no other, and ends with code 1; the next one needs no closers and
-    writes nothing when it opens the session. Rule: onDisconnect finish (protocol.md section 1).
+    writes nothing when it opens the session. Rule: onDisconnect finish.
     """
     gate = tale.gate()
     await tale.plays([text("I look."), gate, LISTING], [reply("One file.")])
@@ -179,7 +179,7 @@ async def rename(tale: Tale) -> None:
     """A session that gets a title
 
     The title is an event like any other, the last one wins, and lists find the session by it in whatever case. Rule:
-    session/title (log.md section 2).
+    session/title.
     """
     tale.script({"text": "One."})
     async with tale.daemon("A") as a:

@@ -1,6 +1,6 @@
-"""Owns the stories of what stands before a history and of who else has a say: session prefixes and plugins at the seams.
+"""Stories of what stands before a history and of who else has a say: session prefixes and plugins at the seams.
 
-Rules: log.md sections 4, 5 and 7. The source of each plugin is a part of its transcript.
+The source of each plugin is a part of its transcript.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ async def session_prefix(tale: Tale) -> None:
     """Project instructions, and what becomes of a change to them
 
     An instance composes its prefix once, before its first request: a file that changes in mid-session changes nothing. The
-    next instance composes anew, and the drift shows on its snapshot. Rule: agent/session-prefix (log.md sections 5 and 7).
+    next instance composes anew, and the drift shows on its snapshot. Rule: agent/session-prefix.
     """
     tale.file("AGENTS.md", "Answer in French.\n")
     tale.script({"text": "Un."}, {"text": "Deux."})
@@ -40,7 +40,7 @@ async def system_change(tale: Tale) -> None:
     """A system text that changes in mid-session
 
     The header is compared by value at every step, and what changed is recorded as the difference of its lines, once. Rule:
-    request/header-delta (log.md section 5).
+    request/header-delta.
     """
     tale.plugin(
         "manners",
@@ -70,12 +70,12 @@ async def tools_join(tale: Tale) -> None:
     """A tool that turns up in mid-session
 
     Tools stand before the history in every prompt, so a new one waits for the next break that happens anyway, or until the
-    client asks for it; then it stands behind the others. Rule: the tool list is frozen for an instance (log.md section 5).
+    client asks for it; then it stands behind the others. Rule: the tool list is frozen for an instance.
     """
     tale.plugin(
         "toolbox",
         """
-        from refold_protocol.session.header_types import ToolSchema
+        from refold_protocol.session.messages import ToolSchema
         from refold_server.plugins import ASSEMBLE, Assembled
 
         HAMMER = ToolSchema("hammer", "Hits.", '{"type":"object"}')
@@ -105,7 +105,7 @@ async def swapped_request(tale: Tale) -> None:
     """A plugin that wants something else sent than what is on record
 
     What is about to leave is compared with what the log says; it differs, so nothing is sent at all, and the turn ends
-    with the place of the first byte that differs. Rule: the live check (log.md section 6).
+    with the place of the first byte that differs. Rule: the live check.
     """
     tale.plugin(
         "secret",
@@ -133,7 +133,7 @@ async def plugin_context(tale: Tale) -> None:
     """A plugin that tells the model something besides
 
     What it adds to a prompt stands behind the prompt, what it adds to an answer of a tool behind the step's last result;
-    both are recorded, paid once, and never change. Rule: additional context (log.md section 7, the surface of section 4).
+    both are recorded, paid once, and never change. Rule: additional context.
     """
     tale.plugin(
         "weather",
@@ -163,7 +163,7 @@ async def blocked_prompt(tale: Tale) -> None:
     """A plugin that vetoes a prompt
 
     The input is settled as blocked and the turn ends without a step; people see what they asked and why it went no
-    further, the model never sees it. Rule: input/settled blocked, turn/end blocked (log.md sections 3 and 7).
+    further, the model never sees it. Rule: input/settled blocked, turn/end blocked.
     """
     tale.plugin(
         "guard",
@@ -191,8 +191,7 @@ async def blocked_prompt(tale: Tale) -> None:
 async def denied_call(tale: Tale) -> None:
     """A plugin that keeps a call from running
 
-    The call is on record and its answer is an error that says why, from which the model goes on. Rule: tools/pre-execute
-    (log.md section 7).
+    The call is on record and its answer is an error that says why, from which the model goes on. Rule: tools/pre-execute.
     """
     tale.plugin(
         "guard",
@@ -218,7 +217,7 @@ async def stopped_by_plugin(tale: Tale) -> None:
     """A plugin that ends a turn which would go on
 
     The step with its tools is over, the model waits for their results, and the turn ends as aborted by a hook. Rule:
-    agent/turn-stop (log.md section 7), cause hook (section 3).
+    agent/turn-stop, cause hook (section 3).
     """
     tale.plugin(
         "patience",
@@ -244,7 +243,7 @@ async def broken_plugin(tale: Tale) -> None:
     """A plugin that fails
 
     Its failure is contained and named in the log; a handler that only adds something is passed over, and the turn goes on
-    as if it were not there. Rule: failures of plugins are contained and attributed (log.md section 7).
+    as if it were not there. Rule: failures of plugins are contained and attributed.
     """
     tale.plugin(
         "clumsy",

@@ -1,4 +1,4 @@
-"""Owns the stories of a turn from its prompt to its end: log.md section 7, and the ends of its section 3."""
+"""Stories of a turn from its prompt to its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def text_turn(tale: Tale) -> None:
     """A prompt that is answered in text
 
     The input is on disk before its request is answered, then one turn of one step runs, and everything that the model
-    got or said stands in the log. Rule: the loop, in order (log.md section 7).
+    got or said stands in the log. Rule: the loop, in order.
     """
     tale.script({"text": "The zebra sleeps."})
     async with tale.daemon("A") as a:
@@ -32,8 +32,7 @@ async def tool_calls(tale: Tale) -> None:
     """A turn that looks things up with two tools at once
 
     Calls that start together are recorded together before any of them runs; they only read, so they run in parallel, and
-    yet their results stand in the order of the calls. Rule: one flush before tools start, results in order (log.md
-    section 7).
+    yet their results stand in the order of the calls. Rule: one flush before tools start, results in order.
     """
     tale.script(
         {"reasoning": "I should look.", "text": "I look.", "calls": [READ, SEARCH, LIST]},
@@ -50,8 +49,7 @@ async def tool_calls(tale: Tale) -> None:
 async def wrong_calls(tale: Tale) -> None:
     """Calls that cannot run: an unknown tool, broken arguments, arguments that do not fit, a file that is not there
 
-    Each gets an error result with a stable code, and the model goes on from there. Rule: a tool never fails a turn
-    (log.md section 7).
+    Each gets an error result with a stable code, and the model goes on from there. Rule: a tool never fails a turn.
     """
     tale.script(
         {
@@ -74,7 +72,7 @@ async def repeated_call_ids(tale: Tale) -> None:
     """A provider that gives the same id to different calls
 
     An id that the session used already is replaced before anything is recorded, so that every call and its result can be
-    told from all others. Rule: tool call ids (store.md, identities).
+    told from all others. Rule: tool call ids.
     """
     tale.script({"calls": [READ]}, {"calls": [READ]}, {"text": "Twice the same."})
     async with tale.daemon("A") as a:
@@ -87,7 +85,7 @@ async def provider_error(tale: Tale) -> None:
     """A provider that refuses the key
 
     The turn ends with the kind of the error and what a person can do; the prompt stays in the history, and the session
-    can go on. Rule: what fails inside a turn is that turn's end (protocol.md section 1, log.md section 3).
+    can go on. Rule: what fails inside a turn is that turn's end.
     """
     tale.script({"status": 401, "text": '{"error": {"message": "no such key"}}'}, {"text": "Here I am."})
     async with tale.daemon("A") as a:
@@ -102,7 +100,7 @@ async def context_overflow(tale: Tale) -> None:
     """A prompt that is too long for the model
 
     The provider says so, and the step ends as an overflow, which is told apart from other errors: it is what compaction
-    can mend. Rule: a context-overflow answer ends the step (log.md section 6).
+    can mend. Rule: a context-overflow answer ends the step.
     """
     refusal = '{"error": {"code": "context_length_exceeded", "message": "this model takes 8192 tokens"}}'
     tale.script({"status": 400, "text": refusal})
@@ -116,7 +114,7 @@ async def finish_length(tale: Tale) -> None:
     """A reply that reached the limit of its length
 
     The calls of a capped reply are dropped, because the last of them may be half of one; no tool runs, and the turn ends
-    as max-tokens. Rule: finish length, sticky (log.md sections 3 and 7).
+    as max-tokens. Rule: finish length, sticky.
     """
     tale.script({"text": "First I read, then", "calls": [READ], "finish": "length"}, {"text": "I go on."})
     async with tale.daemon("A") as a:
@@ -129,8 +127,7 @@ async def finish_length(tale: Tale) -> None:
 async def finish_length_while_steered(tale: Tale) -> None:
     """A capped step, and steering that makes the turn go on behind it
 
-    The turn has another step, which ends well, and is max-tokens all the same. Rule: one capped step marks the turn
-    (log.md section 3).
+    The turn has another step, which ends well, and is max-tokens all the same. Rule: one capped step marks the turn.
     """
     gate = tale.gate()
     await tale.plays([text("Too long"), gate, chunk({}, "length")], [text("Short."), chunk({}, "stop")])
@@ -148,7 +145,7 @@ async def cut_stream(tale: Tale) -> None:
     """A stream that breaks off inside a call
 
     What was said in text is kept as an interrupted reply, the call is not, and no tool runs. Rule: a stream that ends
-    without a positive end runs no tool (log.md section 7).
+    without a positive end runs no tool.
     """
     tale.script({"text": "I look.", "calls": [READ], "cut": 3}, {"text": "Once more."})
     async with tale.daemon("A") as a:
@@ -162,7 +159,7 @@ async def step_limit(tale: Tale) -> None:
     """A model that never stops calling tools
 
     The turn ends after the steps that the session allows; every call has its result. Rule: max-steps, an added kind of
-    end (log.md section 3).
+    end.
     """
     tale.script({"calls": [LIST]}, {"calls": [READ]})
     async with tale.daemon("A") as a:
@@ -175,7 +172,7 @@ async def content_filter(tale: Tale) -> None:
     """A provider that stops its model in the middle, and one whose model refuses
 
     Both are errors of the turn with a kind of their own, and what was visible by then is kept. Rule: provider.filtered
-    and provider.refused (log.md section 3).
+    and provider.refused.
     """
     await tale.plays(
         [text("The first step is"), chunk({}, "content_filter")],
@@ -192,8 +189,7 @@ async def empty_reply(tale: Tale) -> None:
     """A reply that says nothing
 
     It is recorded like every reply and cites its chunks, but the model will never see it: an empty message has no place
-    among the messages. Rule: assistant/message for every successful call, the surface projection (log.md sections 2
-    and 4).
+    among the messages. Rule: assistant/message for every successful call, the surface projection.
     """
     tale.script({"text": ""}, {"text": "Now I speak."})
     async with tale.daemon("A") as a:

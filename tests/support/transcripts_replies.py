@@ -1,4 +1,4 @@
-"""Owns how transcripts show requests and their replies: one line a request, one a reply, one more for each row of a view.
+"""How transcripts show requests and their replies: one line a request, one a reply, one more for each row of a view.
 
 Takes values whose ids have names already.
 """
@@ -57,7 +57,7 @@ def _explained(result: Json) -> list[str]:
 
 
 def _row(row: Json) -> str:
-    told = {name: value for name, value in row.items() if name not in {"createdAt", "lastActivity", "usage"}}
+    told = {name: value for name, value in row.items() if name not in {"createdAt", "lastActivity", "usage", "inherited"}}
     return f"      {members(told)}"
 
 

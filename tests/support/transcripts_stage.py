@@ -1,4 +1,4 @@
-"""Owns the stage on which a story plays: real daemons over pipes, and the transcript that grows as they are asked.
+"""Stage on which a story plays: real daemons over pipes, and the transcript that grows as they are asked.
 
 What is told and when is the story's choice, so that a transcript does not depend on how replies and notifications
 interleave: a request and its reply, then the log up to an event that the story waits for, then the next request. Every
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from refold_client import Approval, Client, RpcError, Subscription, spawn
 from tests.support.approval_files import Person
-from tests.support.daemons import SERVE, Place, gone, kill, text_so_far, until
+from tests.support.daemons import ONCE, PLAIN_OPTIONS, SERVE, Place, gone, kill, text_so_far, until
 from tests.support.fake_provider import Answer, FakeProvider, Gate
 from tests.support.transcripts_lines import event_lines
 from tests.support.transcripts_names import Names, quoted, words
@@ -94,12 +94,12 @@ class Tale:
         self.say("The provider has these replies, one a request:")
         self.lines += [f"    {writes_words(reply)}" for reply in replies]
         provider = await self._ends.enter_async_context(FakeProvider(*map(_answer, replies)))
-        table = f'[providers.fake]\ndialect = "chat-completions"\nbase_url = "{provider.base_url}"\n'
+        table = f'[providers.fake]\ndialect = "chat-completions"\nbase_url = "{provider.base_url}"\noptions = {PLAIN_OPTIONS}\n'
         self._provider = f'model = "fake/small"\n{table}'
         self._configure()
 
     def _configure(self) -> None:
-        self.place.configure(f"{self._provider}\n[tools]\nenabled = {json.dumps(self._enabled)}\n{self._further}")
+        self.place.configure(f"{self._provider}\n{ONCE}\n[tools]\nenabled = {json.dumps(self._enabled)}\n{self._further}")
 
     def errors(self) -> str:
         """Give what its daemons have written to standard error."""

@@ -1,4 +1,4 @@
-"""Owns turns of every sort for tests: what stands between a prompt and its end, the ordinary way or another."""
+"""Turns of every sort for tests: what stands between a prompt and its end, the ordinary way or another."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from refold_protocol.session.events import (
     SessionSettings,
     SessionTitle,
     SteeringMessage,
-    TodoWrite,
     ToolResult,
 )
 from refold_protocol.session.messages import text_content
@@ -85,7 +84,7 @@ def with_inputs(log: Log) -> None:
 def with_what_no_fold_looks_at(log: Log) -> None:
     log.add(SessionTitle("On folding", CLIENT))
     log.step()
-    log.add(TodoWrite(()))
+    log.add(SessionTitle("On folds", CLIENT))
     log.reply("Yes.")
     log.add(PluginFailed("p", "tools/execute", "It was late."))
     log.add(SessionSettings(limits=LimitSettings(3)))

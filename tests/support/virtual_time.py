@@ -1,4 +1,4 @@
-"""Owns an event loop on which waiting takes no time: when nothing is ready, its clock jumps to the next timer.
+"""Event loop on which waiting takes no time: when nothing is ready, its clock jumps to the next timer.
 
 For code that waits for moments, not for input: a day passes in a millisecond, in the right order, always the same.
 """

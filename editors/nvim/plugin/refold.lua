@@ -1,4 +1,4 @@
--- Owns the user commands and the default highlights. Loads nothing else: the plugin comes with the first command.
+-- The user commands and the default highlights. Loads nothing else: the plugin comes with the first command.
 
 if vim.g.loaded_refold then
   return

@@ -9,19 +9,19 @@ async with spawn(["refold", "serve"]) as client:
             break
 """
 
-from refold_client.approvals import Approval
-from refold_client.client import Client
-from refold_client.errors import (
+from refold_client.client import Client, spawn
+from refold_client.client_errors import (
     ClientError,
     ConnectionEndedError,
+    Cursor,
     GapError,
     RpcError,
     SubscriptionEndedError,
     UnclaimedMessageError,
     WriterChangedError,
 )
-from refold_client.spawning import spawn
-from refold_client.subscription import Cursor, Subscription
+from refold_client.client_questions import Approval
+from refold_client.event_stream import Subscription
 
 __all__ = [
     "Approval",

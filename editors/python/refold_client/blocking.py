@@ -20,11 +20,10 @@ from typing import IO, Any, Concatenate, Literal, ParamSpec, TypeVar
 from anyio import to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from refold_client.approvals import Approval
-from refold_client.client import Chunks, Client, Json
-from refold_client.notices import Notices
-from refold_client.spawning import spawn
-from refold_client.subscription import Cursor, Subscription
+from refold_client.client import Chunks, Client, Json, spawn
+from refold_client.client_errors import Cursor
+from refold_client.client_questions import Approval
+from refold_client.event_stream import Notices, Subscription
 
 P = ParamSpec("P")
 T = TypeVar("T")

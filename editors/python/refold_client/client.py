@@ -1,21 +1,51 @@
-"""Owns the client's calls: one method for each thing that a person or a script does with a session.
+"""Owns the client's side of a question: what a person is asked about a call that changes something, and who answers.
+
+A client without a handler is asked too, and says that it does not answer: the daemon denies the call then, and says so to the
+model. A question that was settled elsewhere cancels the handler.
+
+Owns the client's calls: one method for each thing that a person or a script does with a session.
 
 Thin on purpose: results are the JSON objects of the protocol, events are the JSON of the log. Keeps no truth: whatever it
 knows of a session it asks for.
+
+Owns the beginning and the end of a connection: the process, `initialize`, and what is left of both at the end of a block.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import IO, Any, Literal, TypeAlias
 
-from refold_client.approvals import ApprovalHandler, OnApproval
-from refold_client.connection import Connection, Json
-from refold_client.errors import ConnectionEndedError, SubscriptionEndedError
-from refold_client.notices import Notices
-from refold_client.results import Health, ModelList, Rebuilt, Schema, SessionList, ToolList, Verified
-from refold_client.subscription import Cursor, Subscription
+import anyio
+
+from refold_client.client_connection import Connection, Json
+from refold_client.client_errors import ConnectionEndedError, Cursor, RpcError, SubscriptionEndedError
+from refold_client.client_questions import Approval
+from refold_client.client_results import Health, ModelList, Rebuilt, RequestList, Schema, SessionList, ToolList, Verified
+from refold_client.event_stream import Notices, Subscription
+
+OnApproval: TypeAlias = Callable[[Approval], Awaitable[str | None]]
+"""Answers a question with the id of an option; None is the default."""
+
+
+class ApprovalHandler:
+    """Whoever answers the questions of one connection, if anybody does."""
+
+    def __init__(self) -> None:
+        self.answers: OnApproval | None = None
+
+    async def __call__(self, question: Any) -> Any:
+        """Give the reply to `approval/request`. Raises RpcError (method not found) where nobody answers questions."""
+        if self.answers is None:
+            raise RpcError({"code": -32601, "message": "this client does not answer questions (on_approval)"})
+        chosen = await self.answers(question)
+        return {"option": question["default"] if chosen is None else chosen}
+
 
 IfRunning: TypeAlias = Literal["error", "queue", "steer"]
 Chunks: TypeAlias = Literal["all", "live", "none"]
@@ -73,12 +103,16 @@ class Client:
         return await self.request("session/read", _present(session=session, view=view, at=at, page=page))
 
     async def list_sessions(self, *, limit: int = 50, **filters: Any) -> SessionList:
-        """session/list: the latest active first; filters are `cwd`, `text`, `archived`, `cursor`."""
+        """session/list: the latest active first; filters are `cwd`, `text`, `archived`, `moved`, `cursor`."""
         return await self.request("session/list", {"limit": limit} | _present(**filters))
 
-    async def fork(self, session: str, *, at: int | None = None, title: str | None = None) -> Json:
+    async def fork(self, session: str, *, at: int | None = None, title: str | None = None, cwd: str | None = None) -> Json:
         """session/fork: give the new session's id and tail."""
-        return await self.request("session/fork", {"session": session} | _present(at=at, title=title))
+        return await self.request("session/fork", {"session": session} | _present(at=at, title=title, cwd=cwd))
+
+    async def rehome(self, session: str, cwd: str) -> None:
+        """session/rehome: let the session go on in another folder."""
+        await self.request("session/rehome", {"session": session, "cwd": cwd})
 
     async def delete(self, session: str) -> None:
         """session/delete: for good."""
@@ -186,6 +220,10 @@ class Client:
         """request/rebuild: give the exact body of a step's request, and how it compares with what was recorded."""
         return await self.request("request/rebuild", {"session": session, "turn": turn, "step": step})
 
+    async def requests(self, session: str, *, after: int | None = None, limit: int | None = None) -> RequestList:
+        """request/list: one row for each request that was sent."""
+        return await self.request("request/list", _present(session=session, after=after, limit=limit))
+
     async def verify(self, session: str) -> Verified:
         """log/verify: prove a log against its own records."""
         return await self.request("log/verify", {"session": session})
@@ -257,3 +295,45 @@ def _present(**members: Any) -> Json:
 
 def _text(text: str) -> list[Json]:
     return [{"type": "text", "text": text}]
+
+
+@asynccontextmanager
+async def spawn(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    stderr: int | IO[Any] | None = None,
+    options: Json | None = None,
+    name: str = "refold_client",
+) -> AsyncGenerator[Client]:
+    """Start a daemon and begin a connection; at the end of the block close both.
+
+    `options` are `initializationOptions`, `stderr` is where the daemon's standard error goes (default: ours). A block that
+    ends with an error kills the daemon by its pid; one that ends well closes it, unless `close` was called or the daemon
+    is gone already. Raises RpcError when `initialize` is refused, ConnectionEndedError when the daemon ends instead.
+    """
+    process = await anyio.open_process(command, env=env, cwd=cwd, stderr=stderr)
+    connection = Connection(process)
+    client = Client(connection)
+    receiving = asyncio.create_task(client.receive())
+    try:
+        client.server = await connection.request("initialize", _initialize_params(name, options))
+        await connection.notify("initialized", {})
+        yield client
+        if not connection.ended:
+            await client.close()
+        await receiving
+        connection.complain()
+    finally:
+        receiving.cancel()
+        if process.returncode is None:
+            process.kill()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait({receiving})
+            await process.aclose()
+
+
+def _initialize_params(name: str, options: Json | None) -> Json:
+    params: Json = {"processId": os.getpid(), "clientInfo": {"name": name}, "capabilities": {}}
+    return params if options is None else params | {"initializationOptions": options}

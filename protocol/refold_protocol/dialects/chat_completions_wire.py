@@ -1,23 +1,26 @@
-"""Owns the shapes of a chat-completions stream: its events as typed structs, and what their usage objects mean.
+"""The shapes of a chat-completions stream: its events as typed structs, and what their usage objects mean.
 
-`parse_event` is the only reader of an event's JSON. The structs name just what refold uses and are lenient where
-servers differ. Keeps no state between events.
+An event of the usual form is read by `decode_event`. Any other goes through `odd_events`, which takes what is there and lets
+nothing that nobody needs fail a reply: null and missing members, numbers as text, whole messages in place of deltas,
+several objects in one event. Keeps no state between events.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import Raw, Struct
 
-from refold_protocol.dialects.failures import Failure, failure_error, read_failure, short
+from refold_protocol.dialects.provider_failures import Failure, failure_error, is_failure, read_failure, short
 from refold_protocol.errors import ProviderError
 from refold_protocol.session.messages import MOST_TOKENS, Usage
 
-SAMPLE_CHARACTERS: Final = 80
+SAMPLE_CHARACTERS: Final = 200
 """How much of data that could not be read is quoted."""
+
+Members = dict[str, object]
 
 
 class FunctionDelta(Struct, gc=False):
@@ -46,12 +49,13 @@ class Delta(Struct, gc=False):
 
 
 class Choice(Struct, gc=False):
-    """One alternative reply; refold follows the one with index 0."""
+    """One part of the reply, or one alternative. Moonshot puts the usage here."""
 
     index: int = 0
     delta: Delta | None = None
     finish_reason: str | None = None
     error: Raw = Raw()
+    usage: Raw = Raw()
 
 
 class StreamEvent(Struct, gc=False):
@@ -62,39 +66,65 @@ class StreamEvent(Struct, gc=False):
     error: Raw = Raw()
 
 
-def parse_event(data: str) -> tuple[StreamEvent, bool]:
-    """Read one event, and tell whether its texts are valid Unicode for sure (else they may hold lone surrogates).
+decode_event: Final = msgspec.json.Decoder(StreamEvent).decode
+"""Reads one event of the usual form, whose texts are valid Unicode for sure. Raises DecodeError for others."""
 
-    Raises ProviderError: `provider.badStream` with a sample for what is not such an event, and the kind of the
-    provider's own error where the event is one of a shape that has no `error` member.
+
+class OddEvent(Struct, gc=False):
+    """An event of an unusual form. `whole`: it holds the whole message, not a piece. `said`: words that may be an error."""
+
+    event: StreamEvent
+    whole: bool = False
+    said: str = ""
+
+
+def odd_events(data: str) -> list[OddEvent] | None:
+    """Read what stands in an event of any form; None when it is not JSON. Its texts may hold lone surrogates.
+
+    Raises ProviderError of the provider's own kind where it is an error without an `error` member.
     """
+    values = json_values(data)
+    return None if values is None else [_odd_event(value) for value in values]
+
+
+def json_values(data: str) -> list[object] | None:
+    """Give the JSON values that stand in `data` one after the other, items of a list each on its own; None for no JSON.
+    The constants that are no JSON (NaN) and control characters in strings are let through."""
+    found: list[object] = []
+    while (data := data.strip()).startswith("data:"):
+        data = data[5:]
+    at = 0
     try:
-        event = _DECODER.decode(data)
-    except (msgspec.DecodeError, RecursionError):  # read again by a scanner that tells lone halves from broken JSON
-        return _parse_slowly(data), False
-    if event.choices is None and not event.error:
-        _raise_bare_error(_loads(data))
-    return event, True
+        while at < len(data):
+            value, at = cast("tuple[object, int]", _LENIENT.raw_decode(data, at))
+            found += cast("list[object]", value) if isinstance(value, list) else [value]
+            while at < len(data) and data[at].isspace():
+                at += 1
+    except (ValueError, RecursionError):  # includes numbers of thousands of digits
+        return None
+    return found
 
 
 def parse_usage(raw: Raw) -> Usage | None:
     """Give the usage of a `usage` object in disjoint buckets, or None where prompt or output is not told.
 
-    `prompt_tokens` holds the cached part, except where the cached count is the larger one: then it cannot be inside. A number
+    `prompt_tokens` holds the cached part, except where the cached count is the larger one: then it cannot be inside, unless
+    the total says so. `completion_tokens` holds the reasoning, except where the total shows that it stands outside. A number
     that cannot count tokens tells nothing.
     """
-    try:
-        told = _USAGE_DECODER.decode(raw)
-    except msgspec.DecodeError:  # a usage that cannot be read is an unknown usage, not a broken reply
-        return None
+    told = _usage_of(raw)
     prompt, output = _count(told.prompt_tokens), _count(told.completion_tokens)
     if prompt is None or output is None:
         return None
     details = told.prompt_tokens_details or _PromptDetails()
-    read = _count(told.prompt_cache_hit_tokens if details.cached_tokens is None else details.cached_tokens)
-    written = _count(details.cache_write_tokens)
-    cached = (read or 0) + (written or 0)
+    read = next((n for n in (details.cached_tokens, told.prompt_cache_hit_tokens, told.cached_tokens) if n is not None), None)
+    read, written, total = _count(read), _count(details.cache_write_tokens), _count(told.total_tokens)
     reasoning = _count(None if told.completion_tokens_details is None else told.completion_tokens_details.reasoning_tokens)
+    if reasoning and total == prompt + output + reasoning:
+        output += reasoning
+    cached = (read or 0) + (written or 0)
+    if cached > prompt and written in (None, 0) and total == prompt + output:
+        read = cached = prompt
     return Usage(prompt - cached if cached <= prompt else prompt, output, read, written, reasoning)
 
 
@@ -102,13 +132,23 @@ def _count(number: int | None) -> int | None:
     return number if number is not None and 0 <= number <= MOST_TOKENS else None
 
 
-def text_of_part(value: Any) -> str:
-    """Give the text of a delta's text member: a string, null, or a list of text parts. Raises ProviderError for others."""
-    if value is None or isinstance(value, str):
-        return value or ""
+def text_parts(value: Any, *, thinking: bool = False) -> list[tuple[bool, str]]:
+    """Give the texts of a member that is no plain string, in order, each with whether it is thinking: of a list of parts,
+    an object with a text, a number. A part without a text (a reference) gives none."""
+    if isinstance(value, str):
+        return [(thinking, value)] if value else []
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return [(thinking, json.dumps(value))]
     if isinstance(value, list):
-        return "".join(_text_of_item(item) for item in cast("list[object]", value))
-    raise bad_stream(f"a text of an unknown form: {short(repr(value), SAMPLE_CHARACTERS)}")
+        return [part for item in cast("list[object]", value) for part in text_parts(item, thinking=thinking)]
+    if not isinstance(value, dict):
+        return []
+    members = cast("Members", value)
+    kind = members.get("type")
+    inner = next((members[key] for key in _TEXTS if key in members), None)
+    if inner is None and isinstance(kind, str) and not kind.startswith(_TEXTLESS):
+        raise bad_stream(f"a part of an unknown form: {short(json.dumps(members), SAMPLE_CHARACTERS)}")
+    return text_parts(inner, thinking=thinking or kind in ("thinking", "reasoning"))
 
 
 def arguments_text(raw: Raw) -> str:
@@ -118,15 +158,15 @@ def arguments_text(raw: Raw) -> str:
         try:
             return _STRING_DECODER.decode(data)
         except msgspec.DecodeError:  # holds half of a surrogate pair; the event's JSON was checked before
-            return cast("str", json.loads(data))
+            return cast("str", json.loads(data, strict=False))
     return "" if data == b"null" else data.decode()
 
 
 def raise_error(raw: Raw) -> None:
     """Raise the ProviderError that the raw JSON of an `error` member tells of; null and empty values tell of none."""
     if raw and bytes(raw) != b"null":
-        payload = _loads(bytes(raw).decode())
-        if payload:
+        values = json_values(bytes(raw).decode()) or ()
+        if payload := next((value for value in values if value), None):
             raise failure_error(read_failure(payload) or Failure(short(bytes(raw).decode(), SAMPLE_CHARACTERS)))
 
 
@@ -147,61 +187,118 @@ class _CompletionDetails(Struct, gc=False):
 class _Usage(Struct, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    total_tokens: int | None = None
     prompt_tokens_details: _PromptDetails | None = None
     completion_tokens_details: _CompletionDetails | None = None
     prompt_cache_hit_tokens: int | None = None
+    cached_tokens: int | None = None
 
 
-def _parse_slowly(data: str) -> StreamEvent:
+def _usage_of(raw: Raw) -> _Usage:
     try:
-        value = _loads(data)
-    except (ValueError, RecursionError):
-        raise bad_stream(f"data that is not JSON: {short(data, SAMPLE_CHARACTERS)!r}") from None
-    _raise_bare_error(value)
-    try:
-        return msgspec.convert(_with_raw(value), StreamEvent)
-    except (msgspec.ValidationError, RecursionError):
-        raise bad_stream(f"an event of an unknown form: {short(data, SAMPLE_CHARACTERS)!r}") from None
+        return _USAGE_DECODER.decode(raw)
+    except msgspec.DecodeError:  # a member of another type: the others still tell
+        values = json_values(bytes(raw).decode()) or ()
+        return _lenient_usage(_members(next(iter(values), None)))
 
 
-def _with_raw(value: Any) -> Any:
-    """Put Raw where the structs expect it; a parsed value can only give the text that it is written as again."""
-    if isinstance(value, list):
-        return [_with_raw(item) for item in cast("list[object]", value)]
-    if not isinstance(value, dict):
-        return value
-    members = cast("dict[str, object]", value)
-    return {
-        key: Raw(json.dumps(item).encode()) if key in ("arguments", "usage", "error") else _with_raw(item)
-        for key, item in members.items()
-    }
+def _lenient_usage(members: Members) -> _Usage:
+    prompt, completion = (_members(members.get(f"{name}_tokens_details")) for name in ("prompt", "completion"))
+    return _Usage(
+        _whole_number(members.get("prompt_tokens")),
+        _whole_number(members.get("completion_tokens")),
+        _whole_number(members.get("total_tokens")),
+        _PromptDetails(_whole_number(prompt.get("cached_tokens")), _whole_number(prompt.get("cache_write_tokens"))),
+        _CompletionDetails(_whole_number(completion.get("reasoning_tokens"))),
+        _whole_number(members.get("prompt_cache_hit_tokens")),
+        _whole_number(members.get("cached_tokens")),
+    )
 
 
-def _raise_bare_error(value: object) -> None:
-    """Raise for an object without choices that is an error in itself, as some servers send it."""
-    if isinstance(value, dict):
-        members = cast("dict[str, object]", value)
-        if "choices" not in members and (members.get("object") == "error" or members.keys() >= {"message", "code"}):
-            failure = read_failure(members)
-            if failure is not None:
-                raise failure_error(failure)
+def _odd_event(value: object) -> OddEvent:
+    members = _members(value)
+    error = _raw(members.get("error") or members.get("errors"))
+    given = members.get("choices")
+    items = cast("list[object]", given) if isinstance(given, list) else [given]
+    choices = [members for item in items if (members := _members(item))]
+    if not choices and not isinstance(given, list) and not error:
+        failure = read_failure(value)
+        if failure is not None and is_failure(value):
+            raise failure_error(failure)
+        said = "" if failure is None else failure.message
+        return OddEvent(StreamEvent(None, _raw(members.get("usage"))), said=said)
+    usage = members.get("usage") or next((usage for choice in choices if (usage := choice.get("usage"))), None)
+    read = [_choice(choice) for choice in choices]
+    whole = any("message" in choice for choice in choices)
+    return OddEvent(StreamEvent(read, _raw(usage), error), whole)
 
 
-def _text_of_item(item: object) -> str:
-    text = cast("dict[str, object]", item).get("text") if isinstance(item, dict) else None
-    if isinstance(text, str):
-        return text
-    raise bad_stream(f"a part of an unknown form: {short(json.dumps(item), SAMPLE_CHARACTERS)}")
+def _choice(members: Members) -> Choice:
+    delta = members.get("delta") or members.get("message") or {"content": members.get("text")}
+    reason = members.get("finish_reason") or members.get("finishReason")
+    if isinstance(reason, dict):
+        named = cast("Members", reason)
+        reason = next((word for key in ("type", "reason", "value") if isinstance(word := named.get(key), str)), None)
+    return Choice(
+        _whole_number(members.get("index")) or 0,
+        _delta(_members(cast("object", delta))) if isinstance(delta, dict) else Delta(content=delta),
+        str(reason) if reason else None,
+        _raw(members.get("error")),
+    )
 
 
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+def _delta(members: Members) -> Delta:
+    refusal = members.get("refusal")
+    entries = members.get("tool_calls") or members.get("function_call")
+    if isinstance(entries, dict):
+        entries = [cast("object", entries)]
+    calls = [_call(item) for item in cast("list[object]", entries) if item] if isinstance(entries, list) else None
+    return Delta(
+        members.get("content"),
+        members.get("reasoning_content"),
+        members.get("reasoning"),
+        refusal if isinstance(refusal, str) else None,
+        calls,
+    )
 
 
-def _loads(text: str) -> Any:
-    return json.loads(text, parse_constant=_refuse)
+def _call(item: object) -> CallDelta:
+    if not isinstance(item, dict):
+        raise bad_stream(f"a tool call of an unknown form: {short(repr(item), SAMPLE_CHARACTERS)!r}")
+    members = cast("Members", item)
+    function = _members(members.get("function") or members)
+    name, call_id = function.get("name"), members.get("id")
+    known = isinstance(call_id, str | int) and not isinstance(call_id, bool)
+    return CallDelta(
+        _whole_number(members.get("index")),
+        str(call_id) if known else None,
+        FunctionDelta(name if isinstance(name, str) else None, _raw(function.get("arguments"))),
+    )
 
 
-_DECODER: Final = msgspec.json.Decoder(StreamEvent)
+def _members(value: object) -> Members:
+    return cast("Members", value) if isinstance(value, dict) else {}
+
+
+def _raw(value: object) -> Raw:
+    return Raw() if value is None else Raw(json.dumps(value).encode())
+
+
+def _whole_number(value: object) -> int | None:
+    """Read an integer that may be written as a text or with a fraction of zero; None for anything else."""
+    if isinstance(value, str) and len(value) < 16 and value.strip().lstrip("-").isdecimal():
+        return int(value)
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) <= MOST_TOKENS else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+_TEXTS: Final = ("text", "thinking", "reasoning", "refusal", "content")
+"""Members of a part that hold its text, or parts of its own."""
+
+_TEXTLESS: Final = ("text", "thinking", "reasoning", "reference", "citation", "annotation", "refusal")
+"""Beginnings of types of parts that may come without a text: what they hold is no part of the answer's words."""
+
 _USAGE_DECODER: Final = msgspec.json.Decoder(_Usage)
 _STRING_DECODER: Final = msgspec.json.Decoder(str)
+_LENIENT: Final = json.JSONDecoder(strict=False)

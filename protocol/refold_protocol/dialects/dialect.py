@@ -11,8 +11,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from refold_protocol.dialects.body import Body
-from refold_protocol.dialects.segments import Segment
+from refold_protocol.dialects.growing_body import Body, Segment
 from refold_protocol.errors import ProviderError
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.events import EncoderId
@@ -47,12 +46,26 @@ class StreamDecoder(Protocol):
         """Whether the last chunk was given."""
         ...
 
+    @property
+    def unread(self) -> bytes:
+        """The first bytes of an answer in which nothing was of the dialect; else empty."""
+        ...
+
     def feed(self, data: bytes) -> list[Chunk]:
         """Give the chunks that `data` completes, in order. Raises ProviderError, unless there are chunks to give first."""
         ...
 
     def close(self, *, cut: bool = False) -> list[Chunk]:
         """Give the last chunks of a stream that ended (`cut`: broke). Raises as `feed` does when it is not whole."""
+        ...
+
+
+class MakeDecoder(Protocol):
+    """Makes the decoder of one reply."""
+
+    def __call__(self, max_tokens: int | None = None, options: JsonText | None = None) -> StreamDecoder:
+        """Give a decoder for a request with these recorded options. A reply that is far larger than the asked output limit is
+        given up."""
         ...
 
 
@@ -68,14 +81,17 @@ class Dialect(Struct, frozen=True):
     segments: Callable[[Request, Mapping[str, bytes]], tuple[Segment, ...]]
     """Cuts the body of a request into named segments, which tile it: the first begins at 0, each at the end of the one
     before, the last ends with the body. Raises what `encode` raises."""
-    tail: bytes
-    """What closes a body behind its last message; a body of a longer history has those bytes further back."""
+    moved_end: Callable[[Request, Request], int]
+    """Counts the bytes at the end of the first one's body that the body of the second, of a longer history, has further
+    back: what closes a body, and its last message where the next one continues it."""
     make_encoder: Callable[[], BodyEncoder]
-    make_decoder: Callable[[], StreamDecoder]
+    make_decoder: MakeDecoder
     resolve_options: Callable[[Mapping[str, object]], JsonText]
     """Fills in the defaults of a dialect's settings; raises ConfigError for unknown keys and wrong values."""
     check_extra: Callable[[str], JsonText]
     """Accepts the text of an object whose members are merged into bodies; raises ConfigError."""
+    text_calls: Callable[[JsonText | None], bool]
+    """Tells from recorded options whether calls that a model writes as text are taken for calls."""
     path: str
     key_header: str
     key_prefix: str

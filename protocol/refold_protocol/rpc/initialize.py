@@ -18,7 +18,7 @@ VERSION: Final = "0.1.0"
 PROTOCOL_VERSION: Final = 1
 """The version of the native protocol: rises when an existing method changes its meaning."""
 
-SCHEMA_DIGEST: Final = "sha256:2897e142f3ddd70db4598553b99707de68525020d8acffb85253e9abca0f6665"
+SCHEMA_DIGEST: Final = "sha256:0f78e541a7f23e816a4494a6a3b8f26ffb7869363a38901eb525a3535162eba5"
 """Digest of the method table with all its types, as `tests/golden/rpc/schema.json` writes it out; a test holds it."""
 
 FEATURES: Final = ("sessions", "turns", "subscriptions", "rebuild", "explain", "verify", "approvals")
@@ -52,6 +52,7 @@ class ClientCapabilities(Struct, frozen=True, gc=False, omit_defaults=True, rena
     general: GeneralCapabilities | None = None
     text_document: Raw | UnsetType = UNSET
     workspace: Raw | UnsetType = UNSET
+    window: Raw | UnsetType = UNSET
 
     @property
     def names_documents(self) -> bool:
@@ -68,7 +69,8 @@ class PeerInfo(Struct, frozen=True, gc=False, omit_defaults=True):
 
 class InitializationOptions(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
     """refold's own settings for this connection. `model` is `provider/model`; `store` is a path;
-    `on_disconnect` says what happens to a running turn when the client goes.
+    `on_disconnect` says what happens to a running turn when the client goes. With `wait_for_commands` each command of
+    `workspace/executeCommand` is answered at its turn's end, for clients that take edits only while they wait for the answer.
 
     There is no option for a configuration file: editors take these options from the workspace that they show, and a cloned
     repository must not be able to name providers."""
@@ -76,6 +78,7 @@ class InitializationOptions(Struct, frozen=True, gc=False, omit_defaults=True, r
     model: str | None = None
     store: str | None = None
     on_disconnect: Literal["finish", "cancel"] = "finish"
+    wait_for_commands: bool = False
 
 
 class InitializeParams(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
@@ -130,18 +133,6 @@ class InitializeResult(Struct, frozen=True, gc=False, rename="camel"):
 
     capabilities: ServerCapabilities
     server_info: PeerInfo
-
-
-def initialize_result(params: InitializeParams) -> InitializeResult:
-    """Give the answer: from a static table, by what the client announced."""
-    refold = RefoldCapabilities(PROTOCOL_VERSION, FEATURES, Limits(), SCHEMA_DIGEST)
-    offered = ServerCapabilities(position_encoding(params.capabilities), ExperimentalCapabilities(refold))
-    given = params.capabilities
-    if given is not None and given.names_documents:
-        from refold_protocol.rpc.language import with_language_side  # clients without documents need not wait for it
-
-        offered = with_language_side(offered, given)
-    return InitializeResult(offered, PeerInfo("refold", VERSION))
 
 
 def position_encoding(capabilities: ClientCapabilities | None) -> str:

@@ -60,11 +60,18 @@ class WorkspaceClient(Struct, frozen=True, gc=False, rename="camel"):
     execute_command: Registrable | None = None
 
 
+class WindowClient(Struct, frozen=True, gc=False, rename="camel"):
+    """What is read of `window`: whether progress may be begun that the client did not ask for."""
+
+    work_done_progress: bool | None = None
+
+
 class Announced(Struct, frozen=True, gc=False):
     """What a client announced of what the language-server side uses."""
 
     text_document: TextDocumentClient = TextDocumentClient()
     workspace: WorkspaceClient = WorkspaceClient()
+    window: WindowClient = WindowClient()
 
     @property
     def needs_language_side(self) -> bool:
@@ -94,6 +101,11 @@ class Announced(Struct, frozen=True, gc=False):
         """The same of commands."""
         command = self.workspace.execute_command
         return command is not None and command.dynamic_registration is True
+
+    @property
+    def shows_progress(self) -> bool:
+        """Whether progress may be begun that it did not ask for."""
+        return self.window.work_done_progress is True
 
     @property
     def applies_edits(self) -> bool:
@@ -148,7 +160,11 @@ def announced(capabilities: ClientCapabilities | None) -> Announced:
     """Read what the client announced. A part whose shape is not LSP's counts as not announced."""
     if capabilities is None:
         return Announced()
-    return Announced(_read(capabilities.text_document, TextDocumentClient), _read(capabilities.workspace, WorkspaceClient))
+    return Announced(
+        _read(capabilities.text_document, TextDocumentClient),
+        _read(capabilities.workspace, WorkspaceClient),
+        _read(capabilities.window, WindowClient),
+    )
 
 
 def with_language_side(offered: ServerCapabilities, capabilities: ClientCapabilities) -> ServerCapabilities:
@@ -185,7 +201,7 @@ def _read(part: Raw | UnsetType, shape: type[_Shape]) -> _Shape:
         return shape()
 
 
-COMMAND_OPTIONS: Final = Raw(msgspec.json.encode({"commands": COMMANDS}))
+COMMAND_OPTIONS: Final = Raw(msgspec.json.encode({"commands": COMMANDS, "workDoneProgress": True}))
 """LSP's `ExecuteCommandOptions`."""
 
 _ACTIONS: Final = Raw(msgspec.json.encode({"codeActionKinds": tuple(ACTION_KINDS.values())}))

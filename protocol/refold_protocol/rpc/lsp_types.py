@@ -99,6 +99,12 @@ class RegistrationParams(Struct, frozen=True, gc=False):
     registrations: tuple[Registration, ...]
 
 
+class CreateProgressParams(Struct, frozen=True, gc=False):
+    """`window/workDoneProgress/create`."""
+
+    token: int | str
+
+
 class ShowMessageParams(Struct, frozen=True, gc=False):
     """`window/showMessage`; `type` is 1 for an error, 2 for a warning, 3 for information."""
 

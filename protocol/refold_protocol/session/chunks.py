@@ -1,4 +1,4 @@
-"""Owns the assembler: chunks of one attempt to the content of a reply, whole or partial.
+"""Assembler: chunks of one attempt to the content of a reply, whole or partial.
 
 The same pure functions serve the loop, which assembles what it streamed, and the closers, which assemble what a dead
 process streamed; so both write the same bytes. Knows nothing of providers: their quirks end in the dialect's decoder.

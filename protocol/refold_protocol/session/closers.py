@@ -1,4 +1,4 @@
-"""Owns what a log that ends in open work still needs: the closers, and the partial reply that the loop writes as well.
+"""The closers of a log that ends in open work, and the partial reply that the loop writes as well.
 
 Pure and deterministic: the same events give the same closers, byte for byte, because their times reuse the last event's.
 The resumer appends them; a cold read applies them in memory. Storage never does either.
@@ -11,7 +11,7 @@ from typing import Final
 
 from refold_protocol.session.chunks import NO_FINISH, assemble, partial_content
 from refold_protocol.session.codec import seal
-from refold_protocol.session.endings import INTERRUPTED
+from refold_protocol.session.event_data import FORKED, INTERRUPTED
 from refold_protocol.session.events import (
     ApprovalDecided,
     AssistantMessage,
@@ -34,6 +34,11 @@ OUTCOME_UNKNOWN: Final = "TOOL_OUTCOME_UNKNOWN"
 _NOT_STARTED_TEXT = "This call did not run: the session was interrupted before the tool started. It is safe to try again."
 _UNKNOWN_TEXT = (
     "The session was interrupted while this tool ran, so its outcome is unknown. Check what it did before you try again."
+)
+_FORKED_BEFORE_TEXT = "This call did not run here: the session was forked before the tool started. It is safe to try again."
+_FORKED_INSIDE_TEXT = (
+    "The session was forked while this tool ran, so its answer stands only in the session it was forked from. What it changed "
+    "may be changed already: look before you try again."
 )
 _NOTHING_CHANGED = TurnError("interrupted", "The compaction was interrupted; nothing was changed.")
 _CLOSER = Source("closer")
@@ -59,7 +64,7 @@ def closers_of(work: TurnState, time: int, reason: TurnEndReason = INTERRUPTED) 
         drafts.append(partial)
     drafts.extend(Draft(ApprovalDecided(approval, "cancelled", "once", _CLOSER)) for approval, _ in work.approvals)
     if work.turn is not None and work.step is not None:
-        drafts.extend(_unanswered(work.turn, work.step, call) for call in work.calls)
+        drafts.extend(_unanswered(work.turn, work.step, call, forked=reason == FORKED) for call in work.calls)
     if work.compaction is not None:
         drafts.append(Draft(CompactEnd(None if work.landed else _NOTHING_CHANGED)))  # a fork may be cut between landing and end
     if work.turn is not None:
@@ -98,10 +103,14 @@ def open_at_end(work: TurnState) -> bool:
     return work.turn is not None or work.compaction is not None
 
 
-def _unanswered(turn: int, step: int, call: OpenCall) -> Draft:
-    ran = call.started is not None and call.approval in (None, "allowed")
-    code, text = (OUTCOME_UNKNOWN, _UNKNOWN_TEXT) if ran else (NOT_STARTED, _NOT_STARTED_TEXT)
-    result = ToolResult(turn, step, call.id, text_content(text), True, ToolErrorInfo("Interrupted", code))
+def _unanswered(turn: int, step: int, call: OpenCall, *, forked: bool) -> Draft:
+    if call.started is not None and call.approval in (None, "allowed"):
+        code, text = OUTCOME_UNKNOWN, _FORKED_INSIDE_TEXT if forked else _UNKNOWN_TEXT
+    else:
+        code, text = NOT_STARTED, _FORKED_BEFORE_TEXT if forked else _NOT_STARTED_TEXT
+    result = ToolResult(
+        turn, step, call.id, text_content(text), True, ToolErrorInfo("Forked" if forked else "Interrupted", code)
+    )
     sources = None if call.started is None else ((call.started, call.started),)
     return Draft(result, surface_op="append", sources=sources)
 
@@ -111,5 +120,5 @@ def _at(draft: Draft, time: int) -> Draft:
 
 
 def drafts_as_events(drafts: Sequence[Draft], tail: int) -> tuple[Event, ...]:
-    """Seal closers in memory, as a cold read does, behind the event `tail`. They have times of their own."""
+    """Seal closers in memory, as a cold read does, after the event `tail`. They have times of their own."""
     return tuple(seal(draft, tail + 1 + place, draft.time or 0) for place, draft in enumerate(drafts))

@@ -1,12 +1,19 @@
-"""Owns the way between an event and its JSON line, and the rules of the envelope.
+"""Way between an event and its JSON line, and the rules of the envelope.
 
 A line is written once, when the writer accepts the event, and never again: reading back, forking, exporting and sending
 all use those bytes. `seal` is the only maker of lines, `decode_event` the only reader. Never looks at earlier events.
+
+Digest chain: one SHA-256 per event, over the one before and the event's exact line.
+
+d(−1) = SHA-256("refold log 0") for every session; d(n) = SHA-256(d(n−1) ‖ line). It runs per event, so how lines are
+grouped in a store never matters, and a fork goes on from its parent's digest. It shows accidents and truncation, not an
+attacker who rewrites everything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
 from math import isfinite
 from typing import Annotated, Any, Final
 
@@ -15,7 +22,7 @@ from msgspec import Meta, Raw, Struct
 
 from refold_protocol.errors import InvalidEventError, InvalidJsonError, SessionCorruptionError, SessionFormatUnsupportedError
 from refold_protocol.json_text import JsonText, check_json
-from refold_protocol.session.endings import TURN_ENDS
+from refold_protocol.session.event_data import TURN_ENDS
 from refold_protocol.session.events import (
     EVENT_TYPES,
     SURFACE_TYPES,
@@ -35,10 +42,10 @@ from refold_protocol.session.events import (
     ToolResult,
     TurnEnd,
     TurnEndReason,
+    is_readable,
+    plugin_of,
 )
-from refold_protocol.session.foreign import is_readable, plugin_of
-from refold_protocol.session.header_types import CallConfig, ToolSchema
-from refold_protocol.session.messages import Message
+from refold_protocol.session.messages import CallConfig, Message, ToolSchema
 
 CHUNK: Final = b'{"type":"assistant/chunk",'
 """How the line of a chunk begins, as `seal` writes it. A line of other origin may begin in another way. Where a reader asked
@@ -278,3 +285,19 @@ _REASON: Final = msgspec.json.Decoder(TurnEndReason)
 _DATA_DECODERS: Final[Mapping[str, Callable[[Raw], Any]]] = {
     name: msgspec.json.Decoder(row.data).decode for name, row in EVENT_TYPES.items()
 } | {TYPE_OF_DATA[TurnEnd]: _turn_end}
+
+
+CHAIN_START: Final = sha256(b"refold log 0").digest()
+"""The digest before the first event: 32 bytes."""
+
+
+def chain_step(digest: bytes, line: bytes) -> bytes:
+    """Give d(n) from d(n−1) (32 bytes) and the n-th line (no line break): 32 bytes."""
+    return sha256(digest + line).digest()
+
+
+def chain(lines: Iterable[bytes], start: bytes = CHAIN_START) -> bytes:
+    """Give the digest after all `lines`, going on from `start`."""
+    for line in lines:
+        start = chain_step(start, line)
+    return start

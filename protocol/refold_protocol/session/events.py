@@ -1,61 +1,68 @@
-"""Owns the vocabulary of the session log: the envelope and the table of event types.
+"""Vocabulary of the session log: the envelope and the table of event types.
 
 `EVENT_TYPES` is the one table of types. Types that are not in it are foreign: a plugin's, or a later release's. Their
 data is kept as text. The structs of data are in `course_data.py` and `effect_data.py` and named here once more, so that
 users of events import them from one place. Every struct tolerates fields it does not know, because the stored line, not
 the struct, is the truth. Never reads or writes JSON itself (`codec.py` does).
+
+Foreign event types that this process can read: those that its plugins registered, beside the vocabulary.
+
+The one piece of state in the core that is not an argument. It says what the running code knows, as an import does, and it
+shapes nothing: a foreign event is log-only, every fold passes it by, so a request is the same whether its type is known or
+not. What is at stake is only whether a reader may go on (`codec.refuse_foreign`), and every reader of a log asks that.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.course_data import (
+from refold_protocol.session.event_data import (
     AbortCause,
+    ApprovalAsked,
+    ApprovalDecided,
+    ApprovalSubject,
     AssistantChunk,
     AssistantMessage,
     ClientInfo,
+    CompactEnd,
     CompactionSettings,
+    CompactStart,
+    CompactSummary,
     ContextMessage,
+    EncoderId,
     InputAccepted,
     InputSettled,
     InstanceStart,
     LimitSettings,
-    PermissionSettings,
-    SessionSettings,
-    SteeringMessage,
-    StepEnd,
-    StepStart,
-    Trigger,
-    TurnEnd,
-    TurnEndReason,
-    TurnError,
-    TurnStart,
-    UserMessage,
-)
-from refold_protocol.session.effect_data import (
-    ApprovalAsked,
-    ApprovalDecided,
-    ApprovalSubject,
-    CompactEnd,
-    CompactStart,
-    CompactSummary,
-    EncoderId,
     LlmRetry,
+    ModelWindow,
+    PermissionSettings,
     PluginFailed,
     RequestHeader,
     RequestHeaderDelta,
     RequestSent,
     SeqRange,
+    SessionSettings,
     SessionTitle,
-    Todo,
-    TodoWrite,
+    SteeringMessage,
+    StepEnd,
+    StepStart,
     ToolCall,
     ToolErrorInfo,
     ToolResult,
+    Trigger,
+    TurnEnd,
+    TurnEndReason,
+    TurnError,
+    TurnStart,
+    UnusedSummary,
+    UserMessage,
 )
 
 __all__ = [
@@ -86,6 +93,7 @@ __all__ = [
     "InstanceStart",
     "LimitSettings",
     "LlmRetry",
+    "ModelWindow",
     "PermissionSettings",
     "PluginFailed",
     "Replace",
@@ -99,8 +107,6 @@ __all__ = [
     "StepEnd",
     "StepStart",
     "SurfaceOp",
-    "Todo",
-    "TodoWrite",
     "ToolCall",
     "ToolErrorInfo",
     "ToolResult",
@@ -109,6 +115,7 @@ __all__ = [
     "TurnEndReason",
     "TurnError",
     "TurnStart",
+    "UnusedSummary",
     "UserMessage",
 ]
 
@@ -149,6 +156,7 @@ EventData: TypeAlias = (
     | RequestHeaderDelta
     | RequestSent
     | LlmRetry
+    | ModelWindow
     | PluginFailed
     | ApprovalAsked
     | ApprovalDecided
@@ -156,7 +164,6 @@ EventData: TypeAlias = (
     | CompactSummary
     | CompactEnd
     | SessionTitle
-    | TodoWrite
     | ForeignData
 )
 
@@ -221,6 +228,7 @@ EVENT_TYPES: Final[dict[str, EventType]] = {
     "request/header-delta": EventType(RequestHeaderDelta),
     "request/sent": EventType(RequestSent, ignorable=True),
     "llm/retry": EventType(LlmRetry),
+    "model/window": EventType(ModelWindow, ignorable=True),
     "plugin/failed": EventType(PluginFailed, ignorable=True),
     "approval/asked": EventType(ApprovalAsked),
     "approval/decided": EventType(ApprovalDecided),
@@ -228,7 +236,6 @@ EVENT_TYPES: Final[dict[str, EventType]] = {
     "compact/summary": EventType(CompactSummary),
     "compact/end": EventType(CompactEnd),
     "session/title": EventType(SessionTitle),
-    "todo/write": EventType(TodoWrite),
 }
 """The vocabulary of FORMAT_VERSION 0."""
 
@@ -240,3 +247,28 @@ SURFACE_TYPES: Final[frozenset[str]] = frozenset(name for name, row in EVENT_TYP
 
 FORMAT_VERSION: Final = 0
 """Version of log and store. Any other one is refused, never migrated and never guessed."""
+
+
+_READABLE: Final[Counter[str]] = Counter()
+
+
+@contextmanager
+def readable(types: Iterable[str]) -> Generator[None]:
+    """Let logs with events of these foreign types be read inside. May be nested; what was readable before stays so."""
+    names = tuple(types)
+    _READABLE.update(names)
+    try:
+        yield
+    finally:
+        _READABLE.subtract(names)
+
+
+def is_readable(name: str) -> bool:
+    """Tell whether a plugin of this process brought the foreign type `name`."""
+    return _READABLE[name] > 0
+
+
+def plugin_of(name: str) -> str | None:
+    """Give the plugin that a foreign type belongs to: its name stands before the first `/`."""
+    plugin, slash, rest = name.partition("/")
+    return plugin if plugin and slash and rest else None

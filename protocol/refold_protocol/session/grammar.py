@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from refold_protocol.errors import InvalidEventError
 from refold_protocol.ids import ApprovalId, CallId
+from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.codec import check_envelope
 from refold_protocol.session.events import (
     ApprovalAsked,
@@ -41,16 +42,14 @@ from refold_protocol.session.events import (
     TurnStart,
     UserMessage,
 )
-from refold_protocol.session.header_types import CallConfig
-from refold_protocol.session.messages import Chunk, ToolCallBlock
-from refold_protocol.session.tape import Tape
+from refold_protocol.session.messages import CallConfig, Chunk, ToolCallBlock
 
 
 class Stream(Struct, frozen=True, gc=False):
     """Chunks of the last attempt of the open step, while they have no message; `ranges` are their seqs."""
 
     attempt: int = 0
-    chunks: Tape[Chunk] = Tape()
+    chunks: AppendOnlyList[Chunk] = AppendOnlyList()
     ranges: tuple[SeqRange, ...] = ()
 
 
@@ -307,7 +306,7 @@ def _decided(state: TurnState, event: Event, data: ApprovalDecided) -> TurnState
 def stream_step(stream: Stream, data: AssistantChunk, seq: int) -> Stream:
     """Give the stream with one more chunk: the first one of another attempt begins anew."""
     if data.attempt != stream.attempt:
-        return Stream(data.attempt, Tape((data.chunk,)), ((seq, seq),))
+        return Stream(data.attempt, AppendOnlyList((data.chunk,)), ((seq, seq),))
     first, last = stream.ranges[-1]
     ranges = (*stream.ranges[:-1], (first, seq)) if last == seq - 1 else (*stream.ranges, (seq, seq))
     return Stream(stream.attempt, stream.chunks.then(data.chunk), ranges)

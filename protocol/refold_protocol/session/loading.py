@@ -77,7 +77,6 @@ _LEAVING_NOTHING: Final = frozenset(
         b"tool/call",
         b"compact/summary",
         b"session/title",
-        b"todo/write",
     }
 )
 """Types of events of which nothing is left once their turn is over."""

@@ -1,7 +1,11 @@
-"""Owns content blocks, messages, stream chunks and token usage: the words that events and requests are made of.
+"""Content blocks, messages, stream chunks and token usage: the words that events and requests are made of.
 
 All are frozen structs of tuples, scalars and JSON text, so nothing that was recorded can be changed through a reference.
 Names on the wire are camelCase; tags stand in `type`. Knows nothing of events, sessions or providers.
+
+Types of a request's non-historical part: the epoch header, its call config, its tools, and its delta.
+
+The functions on them are in `header.py`; here are only shapes, so that events can name them.
 """
 
 from __future__ import annotations
@@ -160,8 +164,9 @@ class UsageChunk(Struct, frozen=True, gc=False, tag="usage"):
 
 
 class FinishChunk(Struct, frozen=True, gc=False, omit_defaults=True, tag="finish"):
-    """The positive end of a reply. `reason` is `stop`, `length`, `tool-calls`, `content-filter`, `refusal` or `other`;
-    `raw` is the provider's own word where it is another one."""
+    """The end of a reply. `reason` is `stop`, `length`, `tool-calls`, `content-filter`, `refusal`, `pause` (for a tool of
+    the provider's own), `aborted` (the provider gave up) or `other`; `raw` is the provider's own word where it is another
+    one."""
 
     reason: str
     raw: str | None = None
@@ -187,3 +192,55 @@ def encode_compact(value: object) -> bytes:
 
 
 _ENCODER = msgspec.json.Encoder()
+
+
+class CallConfig(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """Everything beside system, tools and messages that can change a byte of a body. Closed: nothing else reaches an encoder.
+
+    `dialect` names the encoder. `dialect_options` holds its resolved settings as canonical JSON text, `extra` an object
+    that is merged into the body. Base address, credentials, proxies and HTTP headers are no part of a request.
+    """
+
+    provider: str
+    model: str
+    dialect: str
+    dialect_options: JsonText | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] | None = None
+    reasoning_effort: str | None = None
+    extra: JsonText | None = None
+
+
+class ToolSchema(Struct, frozen=True, gc=False):
+    """A tool as the model sees it; `parameters` is its JSON Schema as text."""
+
+    name: str
+    description: str
+    parameters: JsonText
+
+
+class EpochHeader(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """The state of a request that is not history. Compared by value on every step."""
+
+    config: CallConfig
+    system: str | None = None
+    tools: tuple[ToolSchema, ...] | None = None
+    message_prefix: tuple[Message, ...] | None = None
+
+
+class SystemDelta(Struct, frozen=True, gc=False, rename="camel"):
+    """A change of the system text by lines, split at `\\n` only: leading lines kept, lines put in, trailing lines kept."""
+
+    keep_start: int
+    insert: tuple[str, ...]
+    keep_end: int
+
+
+class ToolsDelta(Struct, frozen=True, gc=False):
+    """A change of the tools by name: removed, changed in their place, added at the end."""
+
+    removed: tuple[str, ...]
+    changed: tuple[ToolSchema, ...]
+    added: tuple[ToolSchema, ...]

@@ -1,30 +1,26 @@
-"""Owns the surface projection: what the model sees of one event. Part of FORMAT_VERSION 0.
+"""Surface projection: what the model sees of one event. Part of FORMAT_VERSION 0.
 
 The result for a recorded event never changes: a golden file per type holds it. Other words need a new `envelope`
 value. Placeholders such as "(no output)" are recorded in events, never added here. An event is projected without
 looking at any other one.
+
+Escaping for the inside of an envelope such as `<context source="…">…</context>`: nothing that closes it.
+
+A file or a program must not be able to end the envelope and go on as somebody else. The projection puts the envelope around
+what is recorded, and never changes; so this is applied where content comes in. A text without a closing tag keeps its bytes.
+Pure.
 """
 
 from __future__ import annotations
 
+import re
+from functools import cache
+
+from msgspec.structs import replace
+
 from refold_protocol.errors import SessionFormatUnsupportedError
-from refold_protocol.session.events import (
-    AssistantMessage,
-    ContextMessage,
-    Event,
-    SteeringMessage,
-    ToolResult,
-    UserMessage,
-)
-from refold_protocol.session.messages import (
-    Block,
-    InputBlock,
-    Message,
-    Source,
-    TextBlock,
-    ToolCallBlock,
-    ToolResultBlock,
-)
+from refold_protocol.session.events import AssistantMessage, ContextMessage, Event, SteeringMessage, ToolResult, UserMessage
+from refold_protocol.session.messages import Block, InputBlock, Message, Source, TextBlock, ToolCallBlock, ToolResultBlock
 
 
 def derive_message(event: Event) -> Message | None:
@@ -74,3 +70,27 @@ def _enclosed(tag: str, source: Source, content: tuple[InputBlock, ...]) -> tupl
 
 def _escaped(name: str) -> str:
     return name.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+
+
+def enclosed_text(tag: str, text: str) -> str:
+    """Give a text for the inside of an envelope: the `<` of each closing tag of `tag` becomes `&lt;`. Idempotent.
+
+    A closing tag is what HTML takes for one: `</`, the name in any case, then a space, `/`, `>` or the end of the text.
+    """
+    return _closing(tag).sub("&lt;", text) if "</" in text else text
+
+
+def enclosed_content(tag: str, content: tuple[InputBlock, ...]) -> tuple[InputBlock, ...]:
+    """Give content for the inside of an envelope; the same blocks where nothing closes it. Between two blocks the projection
+    puts a line end, which no closing tag begins with."""
+    return tuple(_enclosed_block(tag, block) if isinstance(block, TextBlock) else block for block in content)
+
+
+def _enclosed_block(tag: str, block: TextBlock) -> TextBlock:
+    text = enclosed_text(tag, block.text)
+    return block if text is block.text or text == block.text else replace(block, text=text)
+
+
+@cache
+def _closing(tag: str) -> re.Pattern[str]:
+    return re.compile(rf"<(?=/{re.escape(tag)}(?:[\s/>]|\Z))", re.IGNORECASE | re.ASCII)

@@ -1,4 +1,4 @@
-"""Owns the surface fold: which events the model sees now, in which order, and the rules of replacing them.
+"""Surface fold: which events the model sees now, in which order, and the rules of replacing them.
 
 A node's identity is its event's seq. An append goes to the tail; a replace takes the positional closed range between two
 current nodes and puts the new node there, after which seqs on the surface need not ascend. There is no delete: removing
@@ -14,9 +14,9 @@ from typing import Final
 from msgspec import Struct
 
 from refold_protocol.errors import InvalidEventError
+from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.events import AssistantMessage, Event, Replace, SeqRange, ToolResult
 from refold_protocol.session.messages import ToolCallBlock
-from refold_protocol.session.tape import Tape
 
 
 class Surface(Struct, frozen=True):
@@ -25,7 +25,7 @@ class Surface(Struct, frozen=True):
     While `replace_generation` is unchanged a derived projection is extended; when it rose, it is built anew.
     """
 
-    nodes: Tape[Event] = Tape()
+    nodes: AppendOnlyList[Event] = AppendOnlyList()
     replace_generation: int = 0
 
 
@@ -46,7 +46,7 @@ def surface_step(state: Surface, event: Event) -> Surface:
     shadowed = state.nodes[start : end + 1]
     _check_cited(event, shadowed)
     _check_kind(event, shadowed)
-    nodes = Tape((*state.nodes[:start], event, *state.nodes[end + 1 :]))
+    nodes = AppendOnlyList((*state.nodes[:start], event, *state.nodes[end + 1 :]))
     return Surface(nodes, state.replace_generation + 1)
 
 

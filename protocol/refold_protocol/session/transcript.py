@@ -1,4 +1,4 @@
-"""Owns the append-origin projection: what a person reads of a session.
+"""The transcript: what a person reads of a session, its append-origin projection.
 
 All appended surface events in log order. Compaction copies never appear and originals never vanish; a compaction shows
 as a marker at its place, a vetoed prompt and an interrupted reply as what they are, a turn's end where it says more than
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from refold_protocol.ids import InputId
 from refold_protocol.session.events import (
     AssistantMessage,
     CompactEnd,
@@ -24,14 +25,20 @@ from refold_protocol.session.events import (
     ToolResult,
     TurnEnd,
     TurnEndReason,
+    TurnStart,
     UserMessage,
 )
 from refold_protocol.session.messages import Block, InputBlock, Source, ToolCallBlock, Usage
 
+_CUT_OFF = (
+    "The turn was cut off before this prompt joined the history. Unless it stands below as well, it waits: it can be run or "
+    "withdrawn."
+)
+
 
 class TranscriptEntry(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     """One thing that a person sees. `kind` is `user`, `context`, `steering`, `assistant`, `tool`, `blocked`,
-    `compaction` or `end`; the set is open. `seq` is that of the event it comes from."""
+    `pending`, `compaction` or `end`; the set is open. `seq` is that of the event it comes from."""
 
     seq: int
     time: int
@@ -53,15 +60,17 @@ class TranscriptEntry(Struct, frozen=True, gc=False, omit_defaults=True, rename=
 
 
 class Transcript:
-    """Turns events into entries, one log at a time. Remembers the calls of the last reply and prompts that are undecided."""
+    """Turns events into entries, one log at a time. Remembers the calls of the last reply, prompts that are undecided, and
+    which of them the open turn was started with."""
 
     def __init__(self) -> None:
         self._calls: dict[str, ToolCallBlock] = {}
         self._inputs: dict[str, tuple[InputBlock, ...]] = {}
         self._summary: CompactSummary | None = None
+        self._started: InputId | None = None
 
     def entries(self, event: Event) -> Iterator[TranscriptEntry]:
-        """Give what `event` adds: nothing or one entry. Feed every event of the log, in order."""
+        """Give what `event` adds: nothing, one entry or two. Feed every event of the log, in order."""
         if event.surface_op == "append":
             yield self._surface(event)
             return
@@ -79,7 +88,12 @@ class Transcript:
                 summary, self._summary = self._summary, None
                 if error is None and summary is not None:
                     yield TranscriptEntry(event.seq, event.time, "compaction", note=summary.summary)
+            case TurnStart(trigger=trigger):
+                self._started = trigger.input
             case TurnEnd(turn=turn, reason=reason) if reason.kind != "completed":
+                content = self._inputs.get(self._started or "")
+                if content is not None:
+                    yield TranscriptEntry(event.seq, event.time, "pending", turn=turn, content=content, note=_CUT_OFF)
                 yield TranscriptEntry(event.seq, event.time, "end", turn=turn, reason=reason)
             case _:
                 pass

@@ -1,7 +1,7 @@
 """Questions to the person at the terminal whether a tool call may run: when one is shown, what is read, what it means.
 
 A question is shown in its place in the turn, after all that came before it. Without a terminal every call that would be asked
-about is denied, and how to allow it is said once. What was typed before a question is no answer to it.
+about is denied, and how to allow it is said once. What was typed before the line that asks stood there is no answer to it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import Final
 import anyio
 
 from refold_protocol.errors import RefoldError
-from refold_protocol.session.events import ApprovalAsked, ApprovalDecided, Event
+from refold_protocol.session.events import ApprovalAsked, ApprovalDecided, Event, ToolResult
 from refold_protocol.session.messages import Source
-from refold_server.cli.formatting import CALL_CHARACTERS, one_line
+from refold_server.cli.formatting import question_of
+from refold_server.cli.permission_rules import BY_RULE, PermissionRules
 from refold_server.cli.turn_output import TurnPrinter
-from refold_server.loop.approvals import Outcome, Scope
+from refold_server.loop.approvals import Outcome, Question, Scope
 from refold_server.sessions.session import Session
 
 PERSON: Final = Source("cli", "terminal")
@@ -28,6 +29,10 @@ PERSON: Final = Source("cli", "terminal")
 
 NOBODY: Final = Source("cli", "no terminal")
 """Who denies where nobody can be asked."""
+
+DENIED: Final = "Denied"
+"""The name of the error with which the model is told that a person, a rule or the session's mode denied a call. Calls that no
+tool would run, as those out of the workspace, have other names."""
 
 _ANSWERS: Final[dict[str, tuple[Outcome, Scope]]] = {
     "y": ("allowed", "once"),
@@ -43,20 +48,29 @@ _ANSWERS: Final[dict[str, tuple[Outcome, Scope]]] = {
 class ApprovalPrompt:
     """Asks the questions of one session, on the terminal `keyboard` (a descriptor), or denies them where that is None."""
 
-    def __init__(self, session: Session, printer: TurnPrinter, keyboard: int | None) -> None:
+    def __init__(
+        self, session: Session, printer: TurnPrinter, keyboard: int | None, rules: PermissionRules | None = None
+    ) -> None:
         self.printer = printer
-        self._session = session
+        self.denied = False
+        """Whether a call of the turn was denied, by whomever."""
+        self.session = session
         self._keyboard = keyboard
         self._scope: anyio.CancelScope | None = None
         self._stopped = False
         self._hinted = False
-        if keyboard is None:
+        self._rules = rules
+        if rules is not None:
+            session.instance.approvals.watch(self._apply_rules, lambda _: None)
+        elif keyboard is None:
             session.instance.approvals.deny_all(NOBODY)
 
     async def show(self, events: list[Event]) -> None:
         """Show some events, then ask what they ask; return when that is settled. Raises OutputLostError."""
         await self.printer.show(events)
         for event in events:
+            if isinstance(event.data, ToolResult) and event.data.error is not None:
+                self.denied = self.denied or event.data.error.name == DENIED
             if isinstance(event.data, ApprovalAsked) and self._keyboard is not None:
                 await self._ask(event.data, self._keyboard)
             elif isinstance(event.data, ApprovalDecided) and event.data.by == NOBODY and not self._hinted:
@@ -69,11 +83,21 @@ class ApprovalPrompt:
         if self._scope is not None:
             self._scope.cancel()
 
+    def _apply_rules(self, question: Question) -> None:
+        """Answer a question by the rules, or, where nobody else can, deny it."""
+        assert self._rules is not None  # else nobody watches
+        folder = self.session.session_log.handle.record.cwd
+        outcome = self._rules.outcome(question.call.name, question.call.arguments, folder)
+        by = NOBODY if outcome is None else BY_RULE
+        if outcome is not None or self._keyboard is None:
+            with suppress(RefoldError):  # settled meanwhile, or the log takes nothing more: the turn shows it
+                self.session.instance.approvals.answer(question.id, outcome or "denied", "once", by)
+
     async def _ask(self, asked: ApprovalAsked, keyboard: int) -> None:
-        still_open = (approval for approval, _ in self._session.ledger.folds.work.approvals)
+        still_open = (approval for approval, _ in self.session.session_log.folds.work.approvals)
         if self._stopped or asked.id not in still_open:
             return
-        approvals = self._session.instance.approvals
+        approvals = self.session.instance.approvals
         with anyio.CancelScope() as scope:
             self._scope = scope
             stop = approvals.watch(lambda _: None, lambda question: scope.cancel() if question.id == asked.id else None)
@@ -87,13 +111,12 @@ class ApprovalPrompt:
                 self._scope = None
 
     async def _read(self, asked: ApprovalAsked, keyboard: int) -> tuple[Outcome, Scope]:
-        with suppress(termios.error):  # a terminal that is gone: reading finds that
-            termios.tcflush(keyboard, termios.TCIFLUSH)
         await self.printer.show_question(asked)
         while True:
-            await self.printer.prompt(
-                f"May {one_line(asked.tool, CALL_CHARACTERS)} run? y: once, s: for this session, N: no > "
-            )
+            await self.printer.prompt(f"{question_of(asked)} y: once, s: for this session, N: no ")
+            with suppress(termios.error):  # a terminal that is gone: reading finds that
+                termios.tcflush(keyboard, termios.TCIFLUSH)  # what was typed before the question stood there whole
+            await self.printer.prompt("> ", goes_on=True)
             line = await _line(keyboard)
             if line is None:
                 return "denied", "once"

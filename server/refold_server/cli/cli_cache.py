@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from refold_protocol.ids import SessionId
-from refold_protocol.rpc.explaining import RequestExplainResult
 from refold_server.cli.command_line import add_json, add_session, add_store
 from refold_server.cli.exit_codes import COMPLETED, STORE_CODES
-from refold_server.cli.formatting import printable
+from refold_server.cli.formatting import whole_line
 from refold_server.cli.terminal import Style, show_progress, standard_error, standard_output
 from refold_server.cli.text_tables import aligned
+
+if TYPE_CHECKING:
+    from refold_server.rpc.proof_methods import RequestExplainResult
 
 SUMMARY = "show what each request shares with the one before, and what broke it"
 DESCRIPTION = """Show for each request how many of its bytes it shares with the one before, and how many tokens the provider
@@ -31,6 +32,7 @@ VERDICTS: Final[dict[str, str]] = {
     "provider": "kept, but lost by the provider",
     "moved": "kept, but sent to another provider",
     "break": "break",
+    "apart": "a request for a summary, by itself",
 }
 """What the table says for each verdict."""
 
@@ -46,10 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(options: argparse.Namespace) -> int:
     """Show how the requests of a session fared with the provider's cache."""
-    from refold_server.checks.attribution import request_history
     from refold_server.cli.command_context import open_context, read_config
-    from refold_server.rpc.explained import explain_result
-    from refold_server.sessions.reading import reading
+    from refold_server.requests.offline_check import request_history
+    from refold_server.rpc.proof_methods import explained_log
+    from refold_server.sessions.session_views import reading
 
     out, err = standard_output(), standard_error()
     async with (
@@ -57,9 +59,7 @@ async def run(options: argparse.Namespace) -> int:
         reading(context.sessions, SessionId(options.session)) as (handle, _),
     ):
         with show_progress(err, handle.tail + 1) as progress:
-            state = (await request_history(handle, progress)).state
-    rows = state.rows
-    results = [explain_result(now, before, state) for before, now in pairwise((None, *rows)) if now is not None]
+            results = explained_log(await request_history(handle, progress))
     if options.json:
         out.put_json(*results)
     else:
@@ -81,16 +81,17 @@ def table_lines(results: Sequence[RequestExplainResult], style: Style) -> Iterat
     yield style.dim(f"{heading}  verdict")
     for result, line in zip(results, lines, strict=True):
         words = VERDICTS[result.verdict]
-        good = result.verdict in ("first", "kept", "unknown")
+        good = result.verdict in ("first", "kept", "unknown", "apart")
         yield f"{line}  {words if good else style.red(words)}"
         for reason in result.reasons:
-            yield f"{indent}{style.dim(printable(reason))}"
+            yield f"{indent}{style.dim(whole_line(reason))}"
     yield _summary(results)
 
 
 def _cells(result: RequestExplainResult) -> tuple[str, ...]:
     asked = result.request
-    place = f"{asked.turn}.{asked.step}" + (f" try {asked.attempt}" if asked.attempt > 1 else "")
+    place = "summary" if result.verdict == "apart" else f"{asked.turn}.{asked.step}"
+    place += f" try {asked.attempt}" if asked.attempt > 1 else ""
     if result.against is None:
         shared = "-"
     else:
@@ -100,7 +101,7 @@ def _cells(result: RequestExplainResult) -> tuple[str, ...]:
 
 
 def _summary(results: Sequence[RequestExplainResult]) -> str:
-    counts = dict.fromkeys(("kept", "break", "moved", "summary", "provider"), 0)
+    counts = dict.fromkeys(("kept", "break", "moved", "summary", "provider", "apart"), 0)
     for result in results:
         word = "kept" if result.verdict == "unknown" else result.verdict
         if word in counts:
@@ -112,6 +113,8 @@ def _summary(results: Sequence[RequestExplainResult]) -> str:
         parts.append(f"{counts['provider']} lost by the provider")
     if counts["moved"]:
         parts.append(f"{counts['moved']} sent to another provider")
+    if counts["apart"]:
+        parts.append(f"{counts['apart']} for summaries")
     line = f"{len(results)} request{'' if len(results) == 1 else 's'}: {', '.join(parts)}"
     asked = sum(result.prompt_tokens or 0 for result in results if result.cached_tokens is not None)
     cached = sum(result.cached_tokens or 0 for result in results)

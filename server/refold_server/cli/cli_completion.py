@@ -44,6 +44,25 @@ _refold_sessions() {{
     },
 }
 
+_NAMES: Final = "models --names 2>/dev/null"
+
+_MODELS: Final = {
+    "bash": "_refold_models",
+    "zsh": "_refold_models",
+    "fish": "(_refold_models)",
+    "preamble": {
+        "bash": f"""\
+_refold_models() {{
+  local names
+  names=$("${{COMP_WORDS[0]}}" {_NAMES})
+  compgen -W "$names" -- "$1"
+}}
+""",
+        "zsh": '_refold_models() { local -a names; names=(${(f)"$(command refold ' + _NAMES + ')"}); compadd -a names }',
+        "fish": f"function _refold_models; command refold {_NAMES}; end",
+    },
+}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
@@ -54,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the script for a shell."""
     import shtab
 
-    kinds = {"SESSION": _SESSIONS, "ID": _SESSIONS, "FOLDER": shtab.DIRECTORY, "FILE": shtab.FILE}
+    kinds = {"SESSION": _SESSIONS, "ID": _SESSIONS, "PROVIDER/MODEL": _MODELS, "FOLDER": shtab.DIRECTORY, "FILE": shtab.FILE}
     parser = build_parser(command_names())
     for one in parser.all_parsers():
         one.description = None  # shtab would take its first line in place of the summary

@@ -51,8 +51,9 @@ def run(options: argparse.Namespace) -> int:
 
 async def _demo(options: argparse.Namespace, prompt: str, interrupts: Interrupts) -> int:
     from refold_server.call_config import DEFAULT_MODEL
+    from refold_server.cli.chosen_session import SessionWishes, open_session
     from refold_server.cli.command_context import current_folder, open_context, read_config
-    from refold_server.cli.prompted_turn import open_session, run_prompt
+    from refold_server.cli.prompted_turn import run_prompt
     from refold_server.cli.turn_output import TurnPrinter
 
     config = read_config(options, model=DEFAULT_MODEL)
@@ -62,7 +63,7 @@ async def _demo(options: argparse.Namespace, prompt: str, interrupts: Interrupts
     out.flush()
     stream = AsyncOutputStream(sys.stdout)
     async with open_context(config, create=True, turns=True) as context:
-        session = await open_session(context, None, cwd)
+        session = await open_session(context, SessionWishes(cwd=cwd))
         code = await run_prompt(session, prompt, TurnPrinter(stream, stream), interrupts)
         out.line()
         out.line(f"{_counted(session)} Another process rebuilds every request:")
@@ -82,9 +83,9 @@ def _program_name(program: str) -> str:
 
 
 def _counted(session: Session) -> str:
-    from refold_protocol.session.rebuild import sent_requests
+    from refold_protocol.session.request import sent_requests
 
-    handle = session.ledger.handle
+    handle = session.session_log.handle
     requests = [request for _, _, request in sent_requests(handle.read())]
     last = requests[-1].history if requests else ()
     calls = sum(isinstance(block, ToolCallBlock) for message in last for block in message.content)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 SUMMARY = "look for what is wrong with store, configuration and providers"
 DESCRIPTION = """Look at the store (format, sizes, who writes, who reads), the configuration in force, the providers, the disk
-and the versions, and say what is wrong and what to do about it. Keys are looked for and never shown. Changes nothing."""
+and the versions, and say what is wrong and what to do about it. Each provider is asked for its models, which costs nothing; no
+prompt is sent. Keys are looked for and never shown. Changes nothing."""
 EXIT_CODES = STORE_CODES | {COMPLETED: "nothing is wrong", INTERNAL: "something is wrong; or an internal error"}
 
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
@@ -28,6 +29,7 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
+    parser.add_argument("--offline", action="store_true", help="ask no provider whether it answers")
     add_json(parser, "print everything as one JSON object")
     add_store(parser)
 
@@ -66,7 +68,9 @@ def report_lines(examined: Examination, style: Style) -> Iterator[str]:
         yield _fact(style, "written", _lease(lease))
     for row in examined.providers:
         where = "" if row.base_url is None else f" at {row.base_url}"
-        yield _fact(style, "provider", f"{row.provider}: {row.dialect}{where}, {_CREDENTIALS[row.credentials]}")
+        tried = next((one for one in examined.tries if one.provider == row.provider), None)
+        answered = "" if tried is None or tried.error is not None else f", answered in {tried.milliseconds:,} ms"
+        yield _fact(style, "provider", f"{row.provider}: {row.dialect}{where}, {_CREDENTIALS[row.credentials]}{answered}")
     for plugin in examined.plugins:
         yield _fact(style, "plugin", _plugin(plugin))
     yield ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from refold_protocol.errors import ConfigError
 from refold_protocol.ids import SessionId
-from refold_server.cli.command_line import add_json, add_store, seq, unicode_text
+from refold_server.cli.command_line import add_after, add_json, add_store, seq, unicode_text
 from refold_server.cli.exit_codes import COMPLETED, INTERNAL, STORE_CODES
 from refold_server.cli.formatting import printable
 from refold_server.cli.terminal import OutputStream, show_progress, standard_error, standard_output
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 SUMMARY = "write a session as JSON Lines"
 DESCRIPTION = """Write a session as JSON Lines: the first line is the record of the session, each other one an event, exactly as
-it is stored. Works while another process writes the session. A damaged log is written up to the damage."""
+it is stored. Works while another process writes the session. A damaged log is written up to the damage.
+
+With --after or --follow the lines are those of events alone, for a program that has the others: nothing to import."""
 EXIT_CODES = STORE_CODES | {INTERNAL: "the session is damaged, and was exported up to there; or internal error, or output lost"}
 
 
@@ -33,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="FILE", help="where to; it appears whole or not at all (default: standard output)"
     )
     parser.add_argument("--at", metavar="SEQ", type=seq, help="the last event to export (default: the last there is)")
+    add_after(parser)
     add_json(parser, "print what was written as one JSON object; needs --output")
     add_store(parser)
 
@@ -40,12 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(options: argparse.Namespace) -> int:
     """Export a session."""
     from refold_server.cli.command_context import open_context, read_config
-    from refold_server.sessions.reading import examining
-    from refold_storage.exporting import export_lines, plan_export
+    from refold_server.sessions.session_views import examining
     from refold_storage.interface import no_progress
+    from refold_storage.session_file import export_lines, plan_export
 
     if options.json and options.output in (None, "-"):
         raise ConfigError("--json", "needs --output: without it the export itself goes to standard output")
+    if options.after is not None or options.follow:
+        return await _export_rest(options)
     out, err = standard_output(), standard_error()
     async with (
         open_context(read_config(options), plugins=False) as context,
@@ -67,6 +72,33 @@ async def run(options: argparse.Namespace) -> int:
         f"damaged: {printable(export.damage)}"
     )
     return INTERNAL
+
+
+async def _export_rest(options: argparse.Namespace) -> int:
+    """Write the events behind a place, and those that come."""
+    from refold_server.cli.command_context import open_context, read_config
+    from refold_server.cli.stored_lines import stored_lines
+    from refold_server.sessions.session_views import reading
+
+    if options.at is not None or (options.follow and options.output not in (None, "-")):
+        name = "--at" if options.at is not None else "--output"
+        raise ConfigError(name, "does not go with " + ("--follow" if options.follow else "--after"))
+    out, events = standard_output(), 0
+    after = -1 if options.after is None else options.after
+    async with (
+        open_context(read_config(options), plugins=False) as context,
+        reading(context.sessions, SessionId(options.session)) as (handle, _),
+    ):
+        with _open_sink(options.output, out) as write:
+            async for lines in stored_lines(context.sessions, handle, after, follow=options.follow):
+                events += len(lines)
+                write(b"".join(line + b"\n" for line in lines))
+                if options.output in (None, "-"):
+                    out.flush()
+    if options.json:
+        out.put_json({"session": options.session, "events": events, "damage": None})
+        out.flush()
+    return COMPLETED
 
 
 @contextmanager

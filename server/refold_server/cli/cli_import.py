@@ -12,18 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from refold_protocol.errors import ConfigError, DigestMismatchError, SessionAlreadyExistsError, SessionCorruptionError
-from refold_server.cli.command_line import add_json, add_store
+from refold_server.cli.command_line import add_folder, add_json, add_store
 from refold_server.cli.exit_codes import COMPLETED, INTERNAL, STORE_CODES, report_error
 from refold_server.cli.formatting import one_line
 from refold_server.cli.terminal import OutputStream, show_progress, standard_error, standard_output
 
 if TYPE_CHECKING:
-    from refold_server.sessions.unasked import Unasked
+    from refold_server.sessions.session_settings import StandingPermissions
 
 SUMMARY = "read a session that was exported"
 DESCRIPTION = """Read a session from a file that `refold export` wrote, and print its id. It has the same events, byte for byte,
 and the same digests. A file that was changed or cut off is refused with the line that is wrong, and nothing is imported.
-What the session lets run without a question is told."""
+What the session lets run without a question is told. It lives in the folder that the file names, or in the current one where
+there is no such folder here."""
 EXIT_CODES = STORE_CODES | {INTERNAL: "the file is damaged or no export, and nothing was imported; or an internal error"}
 
 SHOWN_CHARACTERS: Final = 200
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--new-id", action="store_true", help="give the session an id of its own, made now (default: the file's)"
     )
+    add_folder(parser, "the session's folder (default: the file's, or the current one where there is none such)")
     add_json(parser)
     add_store(parser)
 
@@ -56,25 +58,26 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _import(options: argparse.Namespace) -> int:
-    from refold_server.cli.command_context import open_context, read_config
+    from refold_server.cli.command_context import open_context, read_config, standing_folder
     from refold_server.clock import epoch_ms, new_session_id
-    from refold_server.sessions.unasked import unasked
-    from refold_storage.importing import Incoming
+    from refold_server.sessions.session_settings import standing_permissions
     from refold_storage.interface import no_progress
+    from refold_storage.session_file import Incoming
 
     out, err = standard_output(), standard_error()
     config = read_config(options)
     with _open_source(options.file) as file:
         try:
             incoming = Incoming(_blocks(file))
+            folder = standing_folder(incoming.record.cwd, options.cwd)
             renamed = (new_session_id(), epoch_ms()) if options.new_id else None
             async with open_context(config, create=True, plugins=False) as context:
                 with show_progress(err, incoming.record.tail + 1) as progress:
-                    record = await incoming.land(context.store, renamed=renamed, progress=progress or no_progress)
+                    record = await incoming.land(context.store, renamed=renamed, cwd=folder, progress=progress or no_progress)
                 if not options.json:
                     out.line(record.id)
                     out.flush()
-                found = await unasked(context.store, record.id)
+                found = await standing_permissions(context.store, record.id)
                 if options.json:
                     made = {"session": record.id, "cwd": record.cwd, "events": record.tail + 1}
                     out.put_json(made | {"permissions": found.mode, "grants": found.tools})
@@ -88,14 +91,15 @@ async def _import(options: argparse.Namespace) -> int:
     return COMPLETED
 
 
-def _warn(err: OutputStream, folder: str, found: Unasked) -> None:
+def _warn(err: OutputStream, folder: str, found: StandingPermissions) -> None:
     """Say what runs without a question: who wrote the file allowed it, and may not be who reads it."""
     everything = found.mode == "allow"
     if everything or found.tools:
         what = "every tool" if everything else one_line(", ".join(found.tools), SHOWN_CHARACTERS)
         err.line(
             f"refold: note: as the file says, {what} may run in this session without a question, in "
-            f"{one_line(folder, SHOWN_CHARACTERS)}; `refold run --session ID --permissions deny PROMPT` ends that"
+            f"{one_line(folder, SHOWN_CHARACTERS)}; `refold permissions ID --revoke-all` takes that back, "
+            "`refold run --session ID --permissions ask PROMPT` a mode that allows all"
         )
 
 

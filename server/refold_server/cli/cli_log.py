@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from refold_protocol.errors import SessionCorruptionError
+from refold_protocol.errors import ConfigError, SessionCorruptionError
 from refold_protocol.ids import SessionId
 from refold_protocol.session.codec import decode_event
 from refold_protocol.session.events import ApprovalAsked, ApprovalDecided, Event, RequestHeader, RequestHeaderDelta, TurnEnd
 from refold_protocol.session.header import fold_header
-from refold_protocol.session.header_types import EpochHeader
-from refold_protocol.session.messages import Message, TextBlock, ToolCallBlock, ToolResultBlock
-from refold_server.cli.command_line import add_json, add_session, add_store
+from refold_protocol.session.messages import EpochHeader, Message, TextBlock, ToolCallBlock, ToolResultBlock
+from refold_server.cli.command_line import add_after, add_json, add_session, add_store
 from refold_server.cli.exit_codes import COMPLETED, STORE_CODES
 from refold_server.cli.formatting import (
     asked_sentence,
@@ -27,11 +26,13 @@ from refold_server.cli.formatting import (
     header_sentence,
     one_line,
     printable,
+    whole_line,
 )
 from refold_server.cli.terminal import OutputStream, Style, standard_output
 
 if TYPE_CHECKING:
-    from refold_protocol.rpc.results import SurfaceNode
+    from refold_server.sessions.session_registry import Sessions
+    from refold_server.sessions.session_views import SurfaceNode
     from refold_storage.interface import Handle
 
 SUMMARY = "show a session's log"
@@ -56,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="transcript: as a person read it (default); surface: as the model sees it now; events: every event that is "
         "recorded; header: config, system text and tools in force",
     )
+    add_after(parser)
     add_json(parser, "one JSON value a line; events are printed exactly as stored")
     add_store(parser)
 
@@ -63,15 +65,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(options: argparse.Namespace) -> int:
     """Show a view of a session's log."""
     from refold_server.cli.command_context import open_context, read_config
-    from refold_server.sessions.reading import reading
+    from refold_server.sessions.session_views import reading
 
     out = standard_output()
+    if options.follow and options.view != "events":
+        raise ConfigError("--follow", "needs --view events: the other views are of a log as it stands")
+    if options.after is not None and options.view == "header":
+        raise ConfigError("--after", "is for views that have events, and a header is one whole")
     async with (
         open_context(read_config(options)) as context,
         reading(context.sessions, SessionId(options.session)) as (handle, owned),
     ):
         if options.view == "events":
-            _print_events(out, handle, as_json=options.json)
+            await _print_events(out, context.sessions, handle, options)
         else:
             _print_view(out, handle, options, owned=owned)
         out.flush()
@@ -79,16 +85,17 @@ async def run(options: argparse.Namespace) -> int:
 
 
 def _print_view(out: OutputStream, handle: Handle, options: argparse.Namespace, *, owned: bool) -> None:
-    from refold_server.sessions.views import header_view, surface_view, transcript_view
+    from refold_server.sessions.session_views import header_view, surface_view, transcript_view
 
+    after = -1 if options.after is None else options.after
     if options.view == "header":
         header = header_view(handle, handle.tail)
         values, lines = [header], _header_lines(header, out.style)
     elif options.view == "surface":
-        values = surface_view(handle, handle.tail, owned=owned)
+        values = [node for node in surface_view(handle, handle.tail, owned=owned) if node.seq > after]
         lines = (line for node in values for line in _node_lines(node, out.style))
     else:
-        values = transcript_view(handle, handle.tail, owned=owned)
+        values = [entry for entry in transcript_view(handle, handle.tail, owned=owned) if entry.seq > after]
         lines = (line for entry in values for line in entry_lines(entry, out.style))
     if options.json:
         for value in values:
@@ -99,24 +106,27 @@ def _print_view(out: OutputStream, handle: Handle, options: argparse.Namespace, 
 
 
 def _node_lines(node: SurfaceNode, style: Style) -> Iterator[str]:
-    yield style.dim(f"{node.seq:>6} {printable(node.type)}")
+    yield style.dim(f"{node.seq:>6} {whole_line(node.type)}")
     yield _message(node.message) if node.message else style.dim("       (the model does not see it)")
 
 
-def _print_events(out: OutputStream, handle: Handle, *, as_json: bool) -> None:
-    from refold_storage.slices import read_slices
+async def _print_events(out: OutputStream, sessions: Sessions, handle: Handle, options: argparse.Namespace) -> None:
+    from refold_server.cli.stored_lines import stored_lines
 
     header: EpochHeader | None = None
-    for lines in read_slices(handle, 0, handle.tail):
-        if as_json:
+    after = -1 if options.after is None else options.after
+    async for lines in stored_lines(sessions, handle, after, follow=options.follow):
+        if options.json:
             out.put_bytes(b"".join(line + b"\n" for line in lines))
+            out.flush()
             continue
         shown: list[str] = []
         for line in lines:
             event = decode_event(line)
             text, header = _event_text(event, header)
-            shown.append(f"{event.seq:>6} {printable(event.type):<18} {one_line(text, EVENT_CHARACTERS)}\n")
+            shown.append(f"{event.seq:>6} {whole_line(event.type):<18} {one_line(text, EVENT_CHARACTERS)}\n")
         out.put("".join(shown))
+        out.flush()
 
 
 def _event_text(event: Event, header: EpochHeader | None) -> tuple[str, EpochHeader | None]:
@@ -143,10 +153,10 @@ def _message(message: Message) -> str:
             case TextBlock(text=text):
                 parts.append(printable(text))
             case ToolCallBlock(name=name, arguments=arguments, id=call):
-                parts.append(f"→ {call_line(name, arguments)}  [{printable(call)}]")
+                parts.append(f"→ {call_line(name, arguments)}  [{whole_line(call)}]")
             case ToolResultBlock(content=content, tool_call_id=call, is_error=is_error):
                 said = "\n".join(printable(inner.text) for inner in content if isinstance(inner, TextBlock))
-                parts.append(f"{'✗' if is_error else '│'} {said}  [{printable(call)}]")
+                parts.append(f"{'✗' if is_error else '│'} {said}  [{whole_line(call)}]")
             case _:
                 parts.append(f"[{type(block).__name__}]")
     return f"{message.role}: " + "\n".join(parts)
@@ -164,5 +174,5 @@ def _header_lines(header: EpochHeader | None, style: Style) -> Iterator[str]:
         yield style.bold("prefix")
         yield _message(message)
     for tool in header.tools or ():
-        yield style.bold(f"tool {printable(tool.name)}")
+        yield style.bold(f"tool {whole_line(tool.name)}")
         yield printable(f"{tool.description}\n{tool.parameters}")

@@ -15,7 +15,7 @@ from refold_server.cli.terminal import Style, show_progress, standard_error, sta
 from refold_server.cli.text_tables import aligned, plot_lines
 
 if TYPE_CHECKING:
-    from refold_protocol.session.meter_rows import PressureRow
+    from refold_protocol.session.meter import PressureRow
 
 SUMMARY = "show how full the model's window was at each request"
 DESCRIPTION = """Show for each request how many tokens its prompt was expected to take just before it was sent, and of how large
@@ -47,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(options: argparse.Namespace) -> int:
     """Show how full the window was at each request."""
     from refold_server.cli.command_context import open_context, read_config
-    from refold_server.sessions.metering import request_pressures
-    from refold_server.sessions.reading import reading
+    from refold_server.sessions.session_reports import request_pressures
+    from refold_server.sessions.session_views import reading
 
     out, err = standard_output(), standard_error()
     async with (
@@ -94,12 +94,14 @@ def _model_words(row: PressureRow) -> str:
 
 
 def _cells(row: PressureRow) -> tuple[str, ...]:
-    place = f"{row.turn}.{row.step}" + (f" try {row.attempt}" if row.attempt > 1 else "")
+    place = "summary" if row.purpose == "summary" else f"{row.turn}.{row.step}"
+    place += f" try {row.attempt}" if row.attempt > 1 else ""
     if row.tokens is None or row.window is None:
         return (place, "?", "?", "-", "?", _count(row.reported), "?")
     source = "estimate" if row.anchor is None else f"usage at {row.anchor}"
     share = f"{row.tokens / row.window:.1%}"
-    return (place, f"{row.tokens:,}", share, source, _count(row.estimate), _count(row.reported), _share(row.error))
+    reported = _count(row.reported) if row.read is None else f"read ≤ {row.read:,}"
+    return (place, f"{row.tokens:,}", share, source, _count(row.estimate), reported, _share(row.error))
 
 
 def _count(number: int | None) -> str:

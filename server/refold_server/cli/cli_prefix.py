@@ -10,16 +10,16 @@ from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Final
 
 from refold_protocol.ids import SessionId
-from refold_protocol.rpc.composing import PrefixComposeResult
 from refold_protocol.session.messages import TextBlock
 from refold_server.cli.command_line import add_json, add_store, unicode_text
 from refold_server.cli.exit_codes import COMPLETED, STORE_CODES
-from refold_server.cli.formatting import printable
+from refold_server.cli.formatting import printable, whole_line
 from refold_server.cli.terminal import Style, standard_error, standard_output
 from refold_server.cli.text_tables import aligned
 
 if TYPE_CHECKING:
     from refold_server.config import Config
+    from refold_server.sessions.session_reports import PrefixComposeResult
 
 SUMMARY = "show what stands before a session's history, and who says it"
 DESCRIPTION = """Show what each request of a session begins with, before anything that was said in it: the project's
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(options: argparse.Namespace) -> int:
     """Show a prefix."""
     from refold_server.cli.command_context import open_context, read_config
-    from refold_server.sessions.composing import compose_session
+    from refold_server.sessions.session_reports import compose_session
 
     out, err = standard_output(), standard_error()
     config = read_config(options)
@@ -72,19 +72,19 @@ async def run(options: argparse.Namespace) -> int:
 def _folder(cwd: str | None) -> str:
     """Give the folder that is meant; links in its path stay. Raises ConfigError for one that is not there."""
     from refold_server.cli.command_context import current_folder
-    from refold_server.sessions.registry import folder_path
+    from refold_server.sessions.session_registry import folder_path
 
     return str(folder_path(current_folder() if cwd is None else os.path.abspath(cwd)))  # noqa: PTH100
 
 
 async def _of_folder(config: Config, folder: str) -> PrefixComposeResult:
-    from refold_server.host import surroundings
-    from refold_server.loop.seams import NOWHERE, Seams
-    from refold_server.sessions.composing import compose_anew
+    from refold_server.plugins.session_hooks import NOWHERE, SessionHooks
+    from refold_server.services import load_services
+    from refold_server.sessions.session_reports import compose_anew
 
     with redirect_stdout(sys.stderr):  # what plugins print
-        shared = await surroundings(config)
-        return await compose_anew(Seams(shared.plugins, NOWHERE, folder))
+        shared = await load_services(config)
+        return await compose_anew(SessionHooks(shared.plugins, NOWHERE, folder))
 
 
 def _lines(result: PrefixComposeResult, style: Style, *, show: bool) -> Iterator[str]:
@@ -108,7 +108,7 @@ def _lines(result: PrefixComposeResult, style: Style, *, show: bool) -> Iterator
 def _text(result: PrefixComposeResult, style: Style) -> Iterator[str]:
     for one in result.contributors:
         for message in one.messages:
-            yield style.dim(printable(f"{one.plugin}:{one.contributor}, {message.role}"))
+            yield style.dim(whole_line(f"{one.plugin}:{one.contributor}, {message.role}"))
             for block in message.content:
                 text = block.text if isinstance(block, TextBlock) else f"({type(block).__name__})"
                 yield from (printable(line) for line in text.split("\n"))

@@ -12,7 +12,7 @@ from refold_server.cli.exit_codes import COMPLETED, INTERNAL, STORE_CODES
 from refold_server.cli.terminal import OutputStream, standard_error, standard_output
 
 if TYPE_CHECKING:
-    from refold_server.checks.offline import Rebuilt
+    from refold_server.requests.offline_check import RebuiltRequest
 
 SUMMARY = "print the exact body of a request, rebuilt from the log"
 DESCRIPTION = """Print the exact body of the request of a step, rebuilt from the log, without a line break after it: piped
@@ -34,9 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(options: argparse.Namespace) -> int:
     """Print the body, and nothing else, on standard output."""
-    from refold_server.checks.offline import rebuilt_request, rebuilt_summary
     from refold_server.cli.command_context import open_context, read_config
-    from refold_server.sessions.reading import reading
+    from refold_server.requests.offline_check import rebuilt_request, rebuilt_summary
+    from refold_server.sessions.session_views import reading
 
     request: tuple[int, int] | int = options.request
     async with (
@@ -63,7 +63,7 @@ def request_name(text: str) -> tuple[int, int] | int:
     return int(found[1]), int(found[2])
 
 
-def _judge(rebuilt: Rebuilt, err: OutputStream) -> int:
+def _judge(rebuilt: RebuiltRequest, err: OutputStream) -> int:
     """Say whether the body is the one that was sent, and give the exit code."""
     recorded = rebuilt.recorded
     if rebuilt.verdict == "equal":

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from refold_protocol.errors import ConfigError
 from refold_protocol.ids import SessionId
-from refold_server.cli.command_line import add_json, add_store, unicode_text
+from refold_server.cli.command_line import add_json, add_session_settings, add_store, key_text, unicode_text
 from refold_server.cli.exit_codes import MEANINGS
 from refold_server.cli.terminal import AsyncOutputStream
 
@@ -48,19 +49,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--session",
         metavar="ID",
         type=unicode_text,
-        help="continue this session, in the folder where it began (default: a new one)",
+        help="continue this session, in its folder (default: a new one)",
     )
-    parser.add_argument(
-        "--model", metavar="PROVIDER/MODEL", type=unicode_text, help="model of a new session (default: the configuration's)"
-    )
-    parser.add_argument(
-        "--permissions",
-        choices=("ask", "allow", "deny"),
-        help="whether calls that change something run; the session keeps it (default: its own, else the configuration's); "
-        "ask: on a terminal, denied without one",
-    )
+    add_session_settings(parser)
+    _add_for_scripts(parser)
     add_json(parser, 'print {"session": ID} first, then each event of the turn as it is stored, one a line')
     add_store(parser)
+
+
+def _add_for_scripts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--permissions-file",
+        metavar="FILE",
+        help="TOML rules that answer whether a call may run, the first that matches; what none decides is asked or denied",
+    )
+    parser.add_argument(
+        "--fail-on-denied", action="store_true", help="end with the exit code 8 where the turn completed and calls were denied"
+    )
+    parser.add_argument(
+        "--key",
+        metavar="TEXT",
+        type=key_text,
+        help="a name of this prompt in its session: given again with the same prompt, that is not asked twice",
+    )
+    parser.add_argument(
+        "--record",
+        metavar="FOLDER",
+        type=unicode_text,
+        help="keep the raw replies of the server there, without keys, for refold replay",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -77,30 +94,38 @@ def run(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse options that do not go together. Raises ConfigError."""
-    if options.session is not None and options.model is not None:
-        raise ConfigError("--model", "is for a new session; this release cannot change the model of one that exists")
     for name in ("pending", "withdraw"):
         if getattr(options, name) and options.session is None:
             raise ConfigError(f"--{name}", "needs --session, which says where an input waits")
+    if options.key is not None and options.prompt is None:
+        raise ConfigError("--key", "is for a new prompt; what waits has its own")
     if options.withdraw and options.permissions is not None:
         raise ConfigError("--withdraw", "runs no turn, and --permissions is for one")
 
 
 async def _run(options: argparse.Namespace, prompt: str | None, interrupts: Interrupts) -> int:
     from refold_server.call_config import resolve_model
-    from refold_server.cli.command_context import current_folder, open_context, read_config
-    from refold_server.cli.prompted_turn import oldest_waiting, open_session, run_prompt, withdraw_waiting
+    from refold_server.cli.chosen_session import open_session, wishes_of
+    from refold_server.cli.command_context import named_folder, open_context, read_config
+    from refold_server.cli.permission_rules import read_rules
+    from refold_server.cli.prompted_turn import TurnWishes, oldest_waiting, run_prompt, withdraw_waiting
     from refold_server.cli.turn_output import TurnPrinter
 
     config = read_config(options, model=options.model)
-    cwd = current_folder() if options.session is None else ""
     if options.session is None:
+        named_folder(options.cwd)
         resolve_model(config, config.model)  # told before a store is made
+    rules = None if options.permissions_file is None else read_rules(options.permissions_file)
     printer = TurnPrinter(AsyncOutputStream(sys.stdout), AsyncOutputStream(sys.stderr, best_effort=True), as_json=options.json)
+    if options.record is not None:
+        from refold_server.providers.provider_registry import record_replies
+
+        record_replies(Path(options.record))
     async with open_context(config, create=options.session is None, turns=True) as context:
         if options.withdraw:
             name = SessionId(str(options.session))
             return await withdraw_waiting(await context.sessions.open(name), printer)
-        session = await open_session(context, options.session, cwd, options.permissions)
+        session = await open_session(context, wishes_of(options))
         given = oldest_waiting(session) if prompt is None else prompt
-        return await run_prompt(session, given, printer, interrupts)
+        wishes = TurnWishes(options.key, rules, options.fail_on_denied)
+        return await run_prompt(session, given, printer, interrupts, wishes)

@@ -20,16 +20,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the table of methods."""
+    from refold_server.rpc.method_table import METHODS
+
     out = standard_output()
     if options.typescript:
-        from refold_protocol.rpc.typescript import declarations
+        from refold_server.rpc.wire_schema import declarations
 
-        out.put_bytes(declarations().encode())
+        out.put_bytes(declarations(METHODS).encode())
     else:
         import msgspec
 
-        from refold_protocol.rpc.schema import schema_of
+        from refold_server.rpc.wire_schema import schema_of
 
-        out.put_bytes(msgspec.json.format(msgspec.json.encode(schema_of(), order="sorted"), indent=1) + b"\n")
+        out.put_bytes(msgspec.json.format(msgspec.json.encode(schema_of(METHODS), order="sorted"), indent=1) + b"\n")
     out.flush()
     return COMPLETED

@@ -17,7 +17,7 @@ from refold_server.cli.formatting import printable
 from refold_server.cli.terminal import CLEAR_LINE, OutputStream, standard_error, standard_output
 
 if TYPE_CHECKING:
-    from refold_storage.compact import Compacted
+    from refold_storage.store_compaction import Compacted
 
 SUMMARY = "compact the store, count anew what lists show, or accept an old copy"
 DESCRIPTION = """Take care of the store as a whole. `compact` writes its file anew without what is free, so that it shrinks and
@@ -66,7 +66,7 @@ def _accept(options: argparse.Namespace) -> int:
 
 def _compact(options: argparse.Namespace) -> int:
     from refold_server.cli.command_context import read_config
-    from refold_storage.compact import compact_store
+    from refold_storage.store_compaction import compact_store
 
     out, err = standard_output(), standard_error()
     path = Path(read_config(options).store.path)
@@ -125,8 +125,8 @@ def _show_copy(err: OutputStream, store: Path) -> Generator[None]:
     if not err.terminal:
         yield
         return
-    from refold_storage.format import DATA_FILE
-    from refold_storage.opening import COPY_FILE
+    from refold_storage.store_format import DATA_FILE
+    from refold_storage.store_opening import COPY_FILE
 
     over = threading.Event()
 

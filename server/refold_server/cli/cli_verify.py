@@ -6,13 +6,14 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from msgspec import Struct
 
 from refold_protocol.errors import RefoldError, SessionNotFoundError
 from refold_protocol.ids import SessionId
 from refold_server.cli.command_line import add_json, add_store, unicode_text
 from refold_server.cli.exit_codes import COMPLETED, INTERNAL, STORE_CODES
-from refold_server.cli.formatting import printable
+from refold_server.cli.formatting import whole_line
 from refold_server.cli.terminal import OutputStream, Style, show_progress, standard_error, standard_output
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ SHOWN: Final = 40
 
 
 class VerifyFinding(Struct, frozen=True, omit_defaults=True):
-    """What --json prints for a session: the report, or the error that kept the log from being read. `session` is None
-    where not even its record could be read."""
+    """What was found of a session: the report, or the error that kept the log from being read. `session` is None where not even
+    its record could be read."""
 
     session: SessionId | None
     verified: bool
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="count a request whose encoder this release does not have as a difference (default: report it)",
     )
-    add_json(parser, "one JSON object a session, one a line")
+    add_json(parser, "one JSON object a session, as log/verify gives it, one a line")
     add_store(parser)
 
 
@@ -73,7 +74,7 @@ async def run(options: argparse.Namespace) -> int:
             checked += 1
             wrong += not finding.verified
             if options.json:
-                out.put_json(finding)
+                out.put_json(_told(finding))
             else:
                 for line in finding_lines(finding, out.style):
                     out.line(line)
@@ -95,8 +96,8 @@ async def _verify(
 ) -> VerifyFinding:
     if isinstance(session, RefoldError):
         return VerifyFinding(None, False, error=f"{session.error_kind}: {session.message}")
-    from refold_server.checks.offline import check_log
-    from refold_server.sessions.reading import examining
+    from refold_server.requests.offline_check import check_log
+    from refold_server.sessions.session_views import examining
 
     try:
         async with examining(context.sessions, session) as handle:
@@ -109,19 +110,30 @@ async def _verify(
     return VerifyFinding(session, report.holds and not (strict and report.not_shipped), report)
 
 
+def _told(finding: VerifyFinding) -> dict[str, object]:
+    """Give what --json prints: what `log/verify` answers, or the error, and once more the report as earlier releases had it."""
+    from refold_server.rpc.proof_methods import verify_result
+
+    told: dict[str, object] = msgspec.to_builtins(finding)
+    return told if finding.report is None else told | msgspec.to_builtins(verify_result(finding.report))
+
+
 def finding_lines(finding: VerifyFinding, style: Style) -> Iterator[str]:
     """Say what was found, for a person."""
     report = finding.report
     if report is None:
-        yield f"{style.red('unreadable')} {finding.session or '(no id)'}: {printable(finding.error or '')}"
+        yield f"{style.red('unreadable')} {finding.session or '(no id)'}: {whole_line(finding.error or '')}"
         return
     word = "verified" if finding.verified else style.red("DIFFERS ")
-    line = f"{word} {report.equal}/{report.requests} requests, {report.events} events  {finding.session}"
+    requests = f"{report.equal}/{report.requests} requests"
+    if report.inherited:
+        requests += f" ({report.inherited} inherited)"
+    line = f"{word} {requests}, {report.events} events  {finding.session}"
     if report.not_shipped:
         line += f"  ({report.not_shipped} sent by encoders that this release does not have: the requests match)"
     yield line
     for difference in report.differences[:SHOWN]:
-        yield f"  {_position(difference)}: {difference.check}: {printable(difference.message)}"
+        yield f"  {_position(difference)}: {difference.check}: {whole_line(difference.message)}"
     if (more := len(report.differences) - SHOWN) > 0:
         yield f"  and {more} more"
 

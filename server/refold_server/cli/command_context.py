@@ -30,10 +30,10 @@ from refold_protocol.session.events import AbortCause
 from refold_server.cli.exit_codes import INTERRUPTED, first_error
 from refold_server.config import Config, ToolsConfig
 from refold_server.config_file import load_config
-from refold_server.enduring import run_to_its_end
-from refold_server.host import Surroundings, surroundings
-from refold_server.sessions.registry import Sessions
-from refold_server.stores import open_configured_store
+from refold_server.runner import run_to_its_end
+from refold_server.secret_text import ScrubbingFormatter
+from refold_server.services import Services, load_services, open_configured_store
+from refold_server.sessions.session_registry import Sessions
 from refold_server.tools.tool_failure import Interrupted
 from refold_storage.interface import Store
 
@@ -52,7 +52,7 @@ class CommandContext(Struct, frozen=True):
     config: Config
     store: Store
     sessions: Sessions
-    shared: Surroundings
+    shared: Services
 
 
 def read_config(options: argparse.Namespace, *, model: str | None = None) -> Config:
@@ -75,6 +75,27 @@ def current_folder() -> str:
     return folder
 
 
+def named_folder(folder: str | None) -> str:
+    """Give the absolute path of the folder that an option names, the current one where it names none. Raises ConfigError."""
+    if folder is None:
+        return current_folder()
+    path = os.path.abspath(folder)  # noqa: PTH100 - links stay as they were named
+    if not os.path.isdir(path):  # noqa: PTH112 - a name may be any text
+        raise ConfigError("--cwd", f"there is no folder {path}")
+    return path
+
+
+def standing_folder(recorded: str, named: str | None) -> str | None:
+    """Give the folder that a session is to have in place of the one that is `recorded`: the one that an option names, or the
+    current one where the recorded one was moved or renamed; None where it keeps its own. Raises ConfigError."""
+    from refold_server.sessions.session_registry import is_gone, same_folder
+
+    if named is None and not is_gone(recorded):
+        return None
+    folder = named_folder(named)
+    return None if same_folder(folder, recorded) else folder
+
+
 @asynccontextmanager
 async def open_context(
     config: Config, *, create: bool = False, plugins: bool = True, turns: bool = False
@@ -84,7 +105,7 @@ async def open_context(
     print while they are loaded goes to standard error, as does all that is printed to `sys.stdout` while a command runs
     `turns`: such a command takes its own stream before."""
     with redirect_stdout(sys.stderr):
-        shared = await surroundings(config) if plugins else Surroundings(replace(config, tools=ToolsConfig(())))
+        shared = await load_services(config) if plugins else Services(replace(config, tools=ToolsConfig(())))
     try:
         with redirect_stdout(sys.stderr) if turns else nullcontext():
             async with _open_sessions(config, shared, create=create) as context:
@@ -184,14 +205,14 @@ def _log_to_stderr(level: str) -> None:
     root = logging.getLogger()
     if not root.handlers:  # else the program that this command runs in has set up logging
         handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("refold: %(levelname)s: %(name)s: %(message)s"))
+        handler.setFormatter(ScrubbingFormatter("refold: %(levelname)s: %(name)s: %(message)s"))
         handler.addFilter(lambda record: not record.name.startswith(_REPORTED) or record.exc_info is not None)
         root.addHandler(handler)
         root.setLevel(level)
 
 
 @asynccontextmanager
-async def _open_sessions(config: Config, shared: Surroundings, *, create: bool) -> AsyncGenerator[CommandContext, None]:
+async def _open_sessions(config: Config, shared: Services, *, create: bool) -> AsyncGenerator[CommandContext, None]:
     store = await open_configured_store(config.store, create=create, client="refold command")
     troubles: list[RefoldError] = []
     try:

@@ -147,11 +147,65 @@ def add_store(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="the configuration file; goes before REFOLD_CONFIG")
 
 
+def add_folder(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add the option that names a folder, which may be relative."""
+    parser.add_argument("--cwd", metavar="FOLDER", type=unicode_text, help=text)
+
+
+def add_session_settings(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which folder and which settings a session has. --session is the command's own."""
+    parser.add_argument(
+        "--model",
+        metavar="PROVIDER/MODEL",
+        type=unicode_text,
+        help="the session's model from now on (default: its own, else the configuration's)",
+    )
+    parser.add_argument(
+        "--effort",
+        metavar="TEXT",
+        type=unicode_text,
+        help="how much the model thinks, in the provider's own word; the session keeps it",
+    )
+    parser.add_argument(
+        "--permissions",
+        choices=("ask", "allow", "deny"),
+        help="whether calls that change something run; the session keeps it (default: its own, else the configuration's); "
+        "ask: on a terminal, denied without one",
+    )
+    parser.add_argument("--title", metavar="TEXT", type=title_text, help="what the session is called from now on")
+    add_folder(
+        parser,
+        "the session's folder from now on (default: its own, or, where that is gone and for a new one, the current folder)",
+    )
+
+
 def unicode_text(text: str) -> str:
     """Take text that the log can hold. Raises ArgumentTypeError for bytes that are not UTF-8."""
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise argparse.ArgumentTypeError(f"{text!r} is not UTF-8")
     return text
+
+
+def title_text(text: str) -> str:
+    """Take a session's title. Raises ArgumentTypeError."""
+    if not 1 <= len(unicode_text(text)) <= 200:
+        raise argparse.ArgumentTypeError("a title has 1 to 200 characters")
+    return text
+
+
+def key_text(text: str) -> str:
+    """Take a prompt's key. Raises ArgumentTypeError."""
+    if not 1 <= len(unicode_text(text)) <= 200:
+        raise argparse.ArgumentTypeError("a key has 1 to 200 characters")
+    return text
+
+
+def add_after(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say from which event on, and whether those that come are given too."""
+    parser.add_argument("--after", metavar="SEQ", type=seq, help="only what lies behind this event")
+    parser.add_argument(
+        "--follow", action="store_true", help="go on with what comes, from whatever process, until a signal ends it"
+    )
 
 
 def seq(text: str) -> int:
@@ -181,9 +235,13 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _defaults() -> str:
     """Say what holds on this machine where neither an option nor the environment says anything."""
+    from refold_protocol.errors import ConfigError
     from refold_server.config_file import default_config_path, default_store_path
 
-    config, store = printable(str(default_config_path())), printable(str(default_store_path()))
+    try:
+        config, store = printable(str(default_config_path())), printable(str(default_store_path()))
+    except ConfigError as error:
+        return f"where neither option nor environment say anything:\n  {error.reason}\n"
     return (
         "where neither option nor environment say anything:\n"
         f"  --store   store.path of the configuration, else {store}\n"

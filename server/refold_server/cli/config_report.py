@@ -78,7 +78,7 @@ def _settings_in_force(given: Settings, env: Mapping[str, str]) -> Iterator[Sett
     for key, setting in _leaves(Config, (), given):
         row = given.get(key)
         value = row.value if row is not None else defaults.get(key, setting.default)
-        if row is not None or not (setting.missing or key[0] in _NAMED):
+        if row is not None or key[0] not in _NAMED:
             yield _in_force(key, setting, value, BUILT_IN if row is None else row.origin, env)
 
 

@@ -10,8 +10,9 @@ import argparse
 import os
 import platform
 import shutil
+import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
 from importlib.metadata import version
 from pathlib import Path
@@ -23,18 +24,21 @@ from msgspec.structs import replace
 from refold_protocol.errors import ConfigError, RefoldError
 from refold_protocol.ids import SessionId
 from refold_protocol.rpc.initialize import VERSION
-from refold_protocol.rpc.listing import ProviderRow
+from refold_protocol.session.token_estimate import TokenMeterError
 from refold_server.cli.command_context import open_context, read_config
+from refold_server.cli.provider_tries import ProviderTry, SmallerWindow, try_providers
 from refold_server.config import Config
 from refold_server.config_file import config_path
-from refold_server.host import offered
 from refold_server.plugins.plugin_loading import ImportThreads, load_plugin_in_thread, plugin_sources
 from refold_server.plugins.plugin_registry import NO_PLUGINS, plugin_stats
-from refold_server.sessions.models import provider_rows
-from refold_storage.format import DATA_FILE
-from refold_storage.health import Vitals
-from refold_storage.interface import Store
+from refold_server.providers.credentials import add_secrets, secrets_in
+from refold_server.providers.login_store import LoginStore, known_logins
+from refold_server.requests.session_meters import Meters
+from refold_server.services import offered
+from refold_server.sessions.session_reports import ProviderRow, provider_rows
+from refold_storage.interface import Store, Vitals
 from refold_storage.lease import Holding, holdings, lease_name
+from refold_storage.store_format import DATA_FILE
 
 MIN_FREE_BYTES: Final = 512 * 1024 * 1024
 """Free disk space below which the store is in danger: a store grows while it works."""
@@ -123,6 +127,7 @@ class Examination(Struct, frozen=True, gc=False, omit_defaults=True, rename="cam
     free_bytes: int | None = None
     leases: tuple[SessionWriter, ...] = ()
     providers: tuple[ProviderRow, ...] = ()
+    tries: tuple[ProviderTry, ...] = ()
     plugins: tuple[PluginState, ...] = ()
     findings: tuple[DoctorFinding, ...] = ()
 
@@ -136,14 +141,19 @@ async def examine(options: argparse.Namespace) -> Examination:
         config = read_config(options)
     except ConfigError as error:  # nothing else can be known then: not even where the store is
         return replace(examined, findings=(trouble(error),))
+    examined = replace(examined, findings=tuple(_window_findings(config)))
     keys = {row.name: row.key_env for row in config.providers if row.key_env is not None}
-    examined = replace(examined, store_path=str(config.store.path), providers=provider_rows(config, os.environ))
+    rows = provider_rows(config, os.environ, known_logins())
+    examined = replace(examined, store_path=str(config.store.path), providers=rows)
     try:
         examined = await _with_store(examined, config)
     except RefoldError as error:  # what stands outside the store can be told all the same
-        examined = replace(examined, findings=(trouble(error),))
+        examined = replace(examined, findings=(*examined.findings, trouble(error)))
+    if not options.offline:
+        tries, smaller = await try_providers(config)
+        examined = replace(examined, tries=tries, findings=(*examined.findings, *_try_findings(tries, smaller)))
     plugins, broken = await examine_plugins(config)
-    found = (*examined.findings, *broken, *findings(examined, keys))
+    found = (*examined.findings, *broken, *findings(examined, keys), *file_findings(file, config))
     return replace(examined, plugins=plugins, findings=found)
 
 
@@ -174,8 +184,37 @@ def findings(examined: Examination, key_names: dict[str, str]) -> Iterator[Docto
             )
 
 
+def file_findings(file: Path, config: Config) -> Iterator[DoctorFinding]:
+    """Give what is wrong with who may read and write the configuration file, and the one of logins."""
+    mode = _mode(file)
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        yield DoctorFinding(
+            "config.writable",
+            f"{file} can be written by others, who can have their programs run and your keys sent elsewhere",
+            f"chmod go-w {file}",
+        )
+    if mode & (stat.S_IRGRP | stat.S_IROTH) and any(True for row in config.providers for _ in secrets_in(row)):
+        yield DoctorFinding(
+            "config.readable",
+            f"{file} holds a key, and others can read it",
+            f"chmod 600 {file}, or name a variable with header_env or key_env instead",
+        )
+    try:
+        LoginStore().providers()
+    except ConfigError as error:
+        yield DoctorFinding("logins.unusable", error.message, "correct it, or use `refold login` anew")
+
+
+def _mode(file: Path) -> int:
+    try:
+        return file.stat().st_mode
+    except OSError:  # there is none, or it was told already why it cannot be read
+        return 0
+
+
 async def examine_plugins(config: Config) -> tuple[tuple[PluginState, ...], tuple[DoctorFinding, ...]]:
     """Give the plugins in the order in which they are loaded, and what is wrong with them."""
+    add_secrets(config.providers, os.environ)
     loaded, runner = NO_PLUGINS, ImportThreads()
     states: list[PluginState] = []
     found: list[DoctorFinding] = []
@@ -196,6 +235,32 @@ async def examine_plugins(config: Config) -> tuple[tuple[PluginState, ...], tupl
     except ConfigError as error:  # where a plugin is missing, its tools are as well
         found.append(DoctorFinding(error.error_kind, error.message, "correct the setting that the sentence names"))
     return tuple(states), tuple(found)
+
+
+def _window_findings(config: Config) -> Iterator[DoctorFinding]:
+    try:
+        Meters(config).profile(config.model)
+    except TokenMeterError as error:
+        yield DoctorFinding(
+            "model.unmetered",
+            f"{error.message}; without it no session with this model is metered or compacted",
+            f'set context_window under [models."{config.model}"], in tokens',
+        )
+
+
+def _try_findings(tries: Iterable[ProviderTry], smaller: Iterable[SmallerWindow]) -> Iterator[DoctorFinding]:
+    for row in tries:
+        if row.error is not None:
+            yield DoctorFinding(
+                "provider.unanswered", f"{row.provider}: {row.error}", "try again, or --offline asks no provider"
+            )
+    for one in smaller:
+        yield DoctorFinding(
+            "model.window",
+            f"the server of {one.model} has a window of {one.told:,} tokens, and the configuration says {one.configured:,}: "
+            "what is longer is refused, or its front is cut off",
+            f'set context_window = {one.told} under [models."{one.model}"], or start the server with a larger window',
+        )
 
 
 def _store_findings(store: StoreState) -> Iterator[DoctorFinding]:

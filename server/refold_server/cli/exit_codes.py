@@ -13,6 +13,7 @@ from refold_protocol.errors import LogError, ProviderError, RefoldError, Session
 from refold_protocol.session.events import TurnEndReason
 from refold_server.cli.formatting import printable
 from refold_server.cli.terminal import OutputLostError, OutputStream, discard_output, standard_error
+from refold_server.secret_text import SECRETS
 
 COMPLETED: Final = 0
 INTERNAL: Final = 1
@@ -22,6 +23,7 @@ FAILED: Final = 4
 LIMIT: Final = 5
 INTERRUPTED: Final = 6
 UNWRITABLE: Final = 7
+DENIED: Final = 8
 
 MEANINGS: Final[dict[int, str]] = {
     COMPLETED: "completed",
@@ -32,6 +34,7 @@ MEANINGS: Final[dict[int, str]] = {
     LIMIT: "a limit was reached (steps or output tokens)",
     INTERRUPTED: "interrupted by a signal, or by a reader of the output that left",
     UNWRITABLE: "the log cannot be opened or written",
+    DENIED: "the turn completed, and calls were denied (with run --fail-on-denied alone)",
 }
 """Every exit code with its meaning; shown by `refold --help`."""
 
@@ -72,13 +75,13 @@ def report_error(error: Exception) -> int:
     first = first_error(error)
     err = standard_error()
     if isinstance(first, RefoldError):
-        err.line(f"{err.style.red('refold: ' + first.error_kind)}: {printable(first.message)}")
+        err.line(f"{err.style.red('refold: ' + first.error_kind)}: {printable(SECRETS.scrub(first.message))}")
         code = exit_code_of_error(first)
     elif isinstance(first, OutputLostError):
         code = _report_lost_output(err, first)
     else:
-        err.put(printable("".join(traceback.format_exception(error))))
-        sentence = printable(f"{type(first).__name__}: {first}")
+        err.put(printable(SECRETS.scrub("".join(traceback.format_exception(error)))))
+        sentence = printable(SECRETS.scrub(f"{type(first).__name__}: {first}"))
         err.line(f"{err.style.red('refold: invariant')}: a bug in refold, please report it with the lines above: {sentence}")
         code = INTERNAL
     return code
@@ -109,5 +112,5 @@ _ENDS: Final = {
 }
 
 _USAGE_KINDS: Final = frozenset(
-    {"config.invalid", "session.unknown", "session.exists", "model.unconfigured", "turn.mismatch", "seq.range"}
+    {"config.invalid", "session.unknown", "session.exists", "model.unconfigured", "turn.mismatch", "seq.range", "input.unknown"}
 )

@@ -20,9 +20,8 @@ from refold_protocol.session.events import (
     RequestHeaderDelta,
     TurnEndReason,
 )
-from refold_protocol.session.header_delta import diff_lines, lines_of
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
-from refold_protocol.session.messages import ReasoningBlock, ToolCallBlock, text_of
+from refold_protocol.session.header import diff_lines, lines_of
+from refold_protocol.session.messages import CallConfig, EpochHeader, ReasoningBlock, ToolCallBlock, ToolSchema, text_of
 from refold_protocol.session.transcript import TranscriptEntry
 from refold_server.cli.terminal import Style
 
@@ -41,6 +40,13 @@ _STEERING: Final = re.compile(
     "\u2028\u2029\ud800-\udfff]"  # line separators of Unicode's own; halves of pairs, from file names that are not UTF-8
 )
 
+_INVISIBLE: Final = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
+    "\ufe00-\ufe0e\ufeff\uffa0\ufff0-\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Code points that show nothing, or a blank that is none: zero-width ones, joiners, soft hyphens, fillers, tags, selectors of
+variants (but U+FE0F, which emoji have)."""
+
 
 def printable(text: str) -> str:
     """Give `text` without characters that steer a terminal: they show as `\\x1b` or `\\u202e`. Tabs and line breaks stay
@@ -48,10 +54,20 @@ def printable(text: str) -> str:
     return _STEERING.sub(_escaped, text.replace("\r\n", "\n"))
 
 
+def unmasked(text: str) -> str:
+    """Give `text` printable, and with what shows nothing made visible as well: for what a person decides about."""
+    return _INVISIBLE.sub(_escaped, printable(text))
+
+
 def one_line(text: str, characters: int) -> str:
     """Give `text` on one line, printable, cut to `characters` code points; a long text costs no more than a short one."""
     line = " ".join(printable(text[: characters * 4]).split())
     return line if len(line) <= characters and len(text) <= characters * 4 else line[: characters - 1] + "…"
+
+
+def whole_line(text: str) -> str:
+    """Give `text` whole on one line: a line break in a name of somebody else's must not begin a line of its own."""
+    return " ".join(printable(text).split())
 
 
 def call_line(name: str, arguments: str) -> str:
@@ -63,13 +79,13 @@ def end_sentence(reason: TurnEndReason) -> str:
     """Say how a turn ended, on one line that begins with a verb's form: "turn 1 …"."""
     if reason.error is not None:
         place = "" if reason.error.step is None else f" in step {reason.error.step}"
-        return printable(f"failed{place}: {reason.error.kind}: {reason.error.message}")
+        return whole_line(f"failed{place}: {reason.error.kind}: {reason.error.message}")
     if reason.cause is not None:
         why = f": {reason.cause.reason}" if reason.cause.reason else ""
-        return printable(f"{_CAUSES.get(reason.cause.kind, f'was stopped by {reason.cause.kind}')}{why}")
+        return whole_line(f"{_CAUSES.get(reason.cause.kind, f'was stopped by {reason.cause.kind}')}{why}")
     if reason.reason is not None:
-        return printable(f"{reason.kind}: {reason.reason}")
-    return _ENDS.get(reason.kind, printable(reason.kind))
+        return whole_line(f"{reason.kind}: {reason.reason}")
+    return _ENDS.get(reason.kind, whole_line(reason.kind))
 
 
 def subject_lines(subject: ApprovalSubject, style: Style) -> Iterator[str]:
@@ -78,7 +94,7 @@ def subject_lines(subject: ApprovalSubject, style: Style) -> Iterator[str]:
     lines = subject.text.removesuffix("\n").split("\n")
     told = subject.kind == "diff" and _ends_differ(lines)
     for whole in lines:
-        line = printable(whole if told else whole.removesuffix("\r"))
+        line = unmasked(whole if told else whole.removesuffix("\r"))
         if subject.kind == "diff" and line.startswith("+"):
             yield style.green(line)
         elif subject.kind == "diff" and line.startswith("-"):
@@ -98,16 +114,38 @@ def _ends_differ(diff: list[str]) -> bool:
     return len(ends) > 1
 
 
+def question_of(asked: ApprovalAsked) -> str:
+    """Give the question in a line: of a change which file, whether it is new, and how many lines come and go."""
+    found = _changed(asked.subject.text) if asked.subject.kind == "diff" else None
+    if found is None:
+        return f"May {unmasked(one_line(asked.tool, CALL_CHARACTERS))} run?"
+    path, added, removed, new = found
+    verb, count = ("Write", f"+{added} lines, new") if new else ("Change", f"+{added} −{removed} lines")
+    return f"{verb} {unmasked(one_line(path, CALL_CHARACTERS))} ({count})?"
+
+
+def _changed(diff: str) -> tuple[str, int, int, bool] | None:
+    """Give path, lines added, lines removed, and whether the file is new; None for what names no file."""
+    head, _, body = diff.partition("\n@@")
+    names = [line[4:].rstrip("\r") for line in head.split("\n") if line.startswith("+++ ")]
+    if not names:
+        return None
+    lines = f"@@{body}".split("\n")
+    added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
+    return names[-1].removeprefix("b/"), added, removed, "--- /dev/null" in head
+
+
 def asked_sentence(asked: ApprovalAsked) -> str:
     """Say what was asked, on one line."""
-    return f"may {one_line(asked.tool, CALL_CHARACTERS)} run? {one_line(asked.subject.text, CALL_CHARACTERS)}"
+    tool, subject = (unmasked(one_line(text, CALL_CHARACTERS)) for text in (asked.tool, asked.subject.text))
+    return f"may {tool} run? {subject}"
 
 
 def decided_sentence(decided: ApprovalDecided) -> str:
     """Say how a question was settled and by whom, on one line."""
     reach = " for the session" if decided.scope == "session" else ""
     by = decided.by.kind if decided.by.name is None else f"{decided.by.kind}: {decided.by.name}"
-    return printable(f"{decided.outcome}{reach} ({by})")
+    return whole_line(f"{decided.outcome}{reach} ({by})")
 
 
 def entry_lines(entry: TranscriptEntry, style: Style) -> Iterator[str]:
@@ -123,14 +161,16 @@ def entry_lines(entry: TranscriptEntry, style: Style) -> Iterator[str]:
         case "tool":
             yield from _result_lines(entry, text, style)
         case "blocked":
-            yield f"{style.red('blocked')}: {printable(entry.note or '')} > {text}"
+            yield f"{style.red('blocked')}: {whole_line(entry.note or '')} > {text}"
+        case "pending":
+            yield f"{style.red('pending')}: {entry.note} > {text}"
         case "compaction":
             yield style.dim("--- the older part of what stands above was summarised for the model ---")
         case "end":
             sentence = "ended" if entry.reason is None else end_sentence(entry.reason)
             yield style.red(f"[turn {entry.turn} {sentence}]")
         case _:
-            yield style.dim(f"[{printable(entry.kind)}] {text}")
+            yield style.dim(f"[{whole_line(entry.kind)}] {text}")
 
 
 def _reply_lines(entry: TranscriptEntry, text: str, style: Style) -> Iterator[str]:
@@ -224,7 +264,7 @@ def _count(number: int, noun: str) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     number = ord(found[0])
-    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
 _CAUSES: Final = {

@@ -11,22 +11,24 @@ import sys
 from typing import Final
 
 import anyio
+from msgspec import Struct
 
 from refold_protocol.errors import ConfigError, RefoldError
-from refold_protocol.ids import SessionId
 from refold_protocol.session.codec import decode_event
-from refold_protocol.session.events import AbortCause, PermissionSettings, SessionSettings, TurnEnd
+from refold_protocol.session.events import AbortCause, AssistantMessage, ToolResult, TurnEnd, TurnStart
 from refold_protocol.session.messages import Source, text_content, text_of
 from refold_protocol.session.session_state import PendingInput
+from refold_server.cli.approval_prompt import DENIED as DENIED_CALL
 from refold_server.cli.approval_prompt import ApprovalPrompt, keyboard_of
-from refold_server.cli.command_context import CommandContext, Interrupts
-from refold_server.cli.exit_codes import COMPLETED, FAILED, INTERRUPTED, exit_code_of_turn, first_error
+from refold_server.cli.command_context import Interrupts
+from refold_server.cli.exit_codes import COMPLETED, DENIED, FAILED, INTERRUPTED, exit_code_of_turn, first_error
 from refold_server.cli.formatting import one_line
+from refold_server.cli.permission_rules import PermissionRules
 from refold_server.cli.terminal import OutputLostError, standard_error
 from refold_server.cli.turn_output import TurnPrinter
-from refold_server.sessions.session import Session, SettingsPatch
-from refold_server.sessions.settings import PERMISSIONS
-from refold_server.sessions.tail import Tail
+from refold_server.sessions.event_tail import Tail
+from refold_server.sessions.session import Accepted, Session
+from refold_server.sessions.session_settings import PERMISSIONS
 
 FROM_STDIN: Final = "-"
 """The prompt that means: read it from standard input."""
@@ -47,38 +49,53 @@ def read_prompt(text: str) -> str:
     return prompt
 
 
-async def open_session(context: CommandContext, session: str | None, cwd: str, mode: str | None = None) -> Session:
-    """Open a session for writing, or begin one in the folder `cwd` whose model is the configuration's. A permission mode
-    becomes the session's own setting."""
-    permissions = None if mode is None else PermissionSettings(mode)
-    if session is None:
-        return await context.sessions.create(cwd, SessionSettings(model=context.config.model, permissions=permissions))
-    live = await context.sessions.open(SessionId(session))
-    settings = live.ledger.folds.settings
-    live.instance.host.call_config(settings)  # a model that is not there is told before the turn
-    if permissions not in (None, settings.permissions):
-        await live.configure(SettingsPatch(permissions=permissions))
-    return live
+class TurnWishes(Struct, frozen=True):
+    """How a turn is run: the `key` of its prompt, the `rules` that answer questions, whether a denied call has an exit code."""
+
+    key: str | None = None
+    rules: PermissionRules | None = None
+    fail_on_denied: bool = False
 
 
-async def run_prompt(session: Session, prompt: str | PendingInput, printer: TurnPrinter, interrupts: Interrupts) -> int:
+PLAIN_TURN: Final = TurnWishes()
+
+
+async def run_prompt(
+    session: Session,
+    prompt: str | PendingInput,
+    printer: TurnPrinter,
+    interrupts: Interrupts,
+    wishes: TurnWishes = PLAIN_TURN,
+) -> int:
     """Run one prompt, or an input that waits, print it as it goes, and give the exit code of its end. A signal interrupts the
-    turn; so does the loss of the output. Raises LogError when the end could not be made durable, OutputLostError."""
-    questions = ApprovalPrompt(session, printer, keyboard_of(printer))
-    tail = Tail(session.ledger.handle, session.ledger.handle.tail)
+    turn; so does the loss of the output. A prompt whose key was used is not asked again: what waits of it is run, a turn that
+    ended is printed. Raises LogError when the end could not be made durable, InputUnknownError for a key with another prompt,
+    OutputLostError."""
+    if isinstance(prompt, str) and wishes.key is not None:
+        before = await session.accepted_before(wishes.key, text_content(prompt))
+        waits = [one for one in session.session_log.folds.pending if before is not None and one.input == before.input]
+        if waits:
+            prompt = waits[0]
+        elif before is not None:
+            return await _print_again(session, before, printer, wishes)
+    questions = ApprovalPrompt(session, printer, keyboard_of(printer), wishes.rules)
+    tail = Tail(session.session_log.handle, session.session_log.handle.tail)
     await printer.begin(session.id)
     await tell_waiting(session, printer, None if isinstance(prompt, str) else prompt)
+    if session.session_log.folds.work.last_turn == 0 and (unmetered := session.instance.model.unmetered()) is not None:
+        await printer.note(f"({unmetered})")
     try:
         if isinstance(prompt, str):
-            _, turn, _ = await session.start(text_content(prompt), Source("cli"))
+            _, turn, _ = await session.start(text_content(prompt), Source("cli"), wishes.key)
         else:
             _, turn, _ = await session.start_pending(prompt.input)
-        return await _follow(session, turn, tail, questions, interrupts)
+        code = await _follow(session, turn, tail, questions, interrupts)
+        return DENIED if code == COMPLETED and wishes.fail_on_denied and questions.denied else code
     except OutputLostError:
         await printer.note(f"refold: nothing takes the output any more; the turn was stopped. It is in session {session.id}")
         raise
     except BaseException:
-        if session.ledger.handle.durable >= 0:  # the session can be continued
+        if session.session_log.handle.durable >= 0:  # the session can be continued
             with anyio.CancelScope(shield=True), anyio.move_on_after(LAST_SECONDS):
                 await printer.end(session.id)
         raise
@@ -86,10 +103,33 @@ async def run_prompt(session: Session, prompt: str | PendingInput, printer: Turn
         tail.close()
 
 
+async def _print_again(session: Session, before: Accepted, printer: TurnPrinter, wishes: TurnWishes) -> int:
+    """Print the turn that an earlier process ran for the same key, and give its exit code."""
+    handle, code, denied = session.session_log.handle, FAILED, False
+    await printer.begin(session.id)
+    await printer.note("(the prompt of that key was run before; this is its turn)")
+    turn = None
+    for event in handle.read(before.seq):
+        if isinstance(event.data, TurnStart) and event.data.trigger.input == before.input:
+            turn = event.data.turn
+        if turn is None:
+            continue
+        await printer.show([event])
+        if isinstance(event.data, ToolResult) and event.data.error is not None:
+            denied = denied or event.data.error.name == DENIED_CALL
+        if isinstance(event.data, TurnEnd):
+            code = exit_code_of_turn(event.data.reason)
+            break
+    if turn is None:
+        await printer.note("(it was taken back, and no turn of it ran)")
+    await printer.end(session.id)
+    return DENIED if code == COMPLETED and wishes.fail_on_denied and denied else code
+
+
 def waiting_inputs(session: Session) -> list[PendingInput]:
     """Give the inputs that wait in the order of acceptance, without what the session says of its permissions: it says that
     anew itself."""
-    return [one for one in session.ledger.folds.pending if one.source != PERMISSIONS]
+    return [one for one in session.session_log.folds.pending if one.source != PERMISSIONS]
 
 
 def oldest_waiting(session: Session) -> PendingInput:
@@ -111,7 +151,7 @@ async def tell_waiting(session: Session, printer: TurnPrinter, runs: PendingInpu
 
 async def withdraw_waiting(session: Session, printer: TurnPrinter) -> int:
     """Take back all that waits, tell of it, and give the exit code. Raises LogError, OutputLostError."""
-    handle, rest = session.ledger.handle, waiting_inputs(session)
+    handle, rest = session.session_log.handle, waiting_inputs(session)
     await printer.begin(session.id)
     for one in rest:
         before = handle.tail
@@ -169,6 +209,8 @@ async def _print_turn(tail: Tail, turn: int, questions: ApprovalPrompt) -> int |
         events = [decode_event(line) for line in batch.lines]
         await questions.show(events)
         for event in events:
+            if isinstance(event.data, AssistantMessage) and (cut := questions.session.instance.model.cut_off(event.seq)):
+                await questions.printer.note(f"({cut})")
             if isinstance(event.data, TurnEnd) and event.data.turn == turn:
                 return exit_code_of_turn(event.data.reason)
     return None

@@ -17,8 +17,8 @@ from refold_server.cli.formatting import one_line
 from refold_server.cli.terminal import Style
 
 if TYPE_CHECKING:
-    from refold_protocol.rpc.listing import SessionRow
-    from refold_protocol.session.meter_rows import PressureRow
+    from refold_protocol.session.meter import PressureRow
+    from refold_server.sessions.session_list import SessionRow
 
 MIN_TITLE: Final = 12
 """Columns that a title gets before other columns are left out."""

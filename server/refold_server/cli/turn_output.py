@@ -19,17 +19,24 @@ from refold_protocol.session.events import (
     ApprovalAsked,
     AssistantChunk,
     AssistantMessage,
+    CompactEnd,
+    CompactStart,
+    ContextMessage,
     Event,
+    LlmRetry,
     ToolCall,
     ToolResult,
     TurnEnd,
 )
-from refold_protocol.session.messages import ReasoningDelta, TextDelta, text_of
+from refold_protocol.session.messages import ReasoningDelta, Source, TextDelta, text_of
 from refold_server.cli.formatting import CALL_CHARACTERS, call_line, end_sentence, one_line, printable, subject_lines
 from refold_server.cli.terminal import AsyncOutputStream, Style, style_for
 
 RESULT_CHARACTERS: Final = 200
 """How much of a failed result one line shows."""
+
+
+_WRITTEN: Final = "(the model wrote its calls as text; they are taken as calls)"
 
 
 class Target(Enum):
@@ -61,12 +68,23 @@ class TurnFormatter:
                 return [*self._ended(Target.NOTES), *self._put(Target.OUT, printable(text) if self._terminal else text)]
             case AssistantChunk(chunk=ReasoningDelta(text=text)) if text:
                 return [*self._ended(Target.OUT), *self._put(Target.NOTES, self._style.dim(printable(text)), text)]
-            case AssistantMessage():
-                return [*self._ended(Target.NOTES), *self._ended(Target.OUT)]
+            case AssistantMessage(written=written):
+                ended = [*self._ended(Target.NOTES), *self._ended(Target.OUT)]
+                return [*ended, *(self.note(self._style.dim(_WRITTEN)) if written else ())]
+            case LlmRetry(attempt=failed, code=code, delay_ms=wait):
+                return self.note(self._style.dim(f"{code}; attempt {failed + 1} in {wait / 1000:.1f} s"))
             case ToolCall(name=name, arguments=arguments):
                 return self.note(self._style.dim(f"→ {call_line(name, arguments)}"))
             case ToolResult(is_error=True, content=content):
                 return self.note(self._style.red(f"✗ {one_line(text_of(content), RESULT_CHARACTERS)}"))
+            case ContextMessage(source=Source(kind="loop", name="cut off"), content=content):
+                return self.note(self._style.red(printable(text_of(content))))
+            case CompactStart():
+                return self.note(self._style.dim("(the older part of the history is being summed up)"))
+            case CompactEnd(error=error):
+                if error is None:
+                    return self.note(self._style.dim("(it was summed up)"))
+                return self.note(self._style.red(f"(it was not summed up: {one_line(error.message, RESULT_CHARACTERS)})"))
             case TurnEnd(reason=reason) if reason.kind != "completed":
                 return self.note(self._style.red(f"turn {end_sentence(reason)}"))
             case _:
@@ -86,9 +104,10 @@ class TurnFormatter:
         lines += subject_lines(asked.subject, self._style)
         return self.note("\n".join(lines))
 
-    def prompt(self, text: str) -> list[OutputPiece]:
-        """Begin a line on standard error that a person ends by their own line break."""
-        return [*self._ended(Target.OUT), *self._ended(Target.NOTES), *self._put(Target.NOTES, self._style.bold(text))]
+    def prompt(self, text: str, *, goes_on: bool = False) -> list[OutputPiece]:
+        """Begin a line on standard error that a person ends by their own line break, or go on with it."""
+        before = [] if goes_on else [*self._ended(Target.OUT), *self._ended(Target.NOTES)]
+        return [*before, *self._put(Target.NOTES, self._style.bold(text))]
 
     def answered(self) -> None:
         """The person has ended the line."""
@@ -132,9 +151,9 @@ class TurnPrinter:
         """Show what a person is asked: which tool, and exactly what it would do."""
         await self._write(self._formatter.question(asked))
 
-    async def prompt(self, text: str) -> None:
-        """Begin a line on standard error that a person ends."""
-        await self._write(self._formatter.prompt(text))
+    async def prompt(self, text: str, *, goes_on: bool = False) -> None:
+        """Begin a line on standard error that a person ends, or go on with it."""
+        await self._write(self._formatter.prompt(text, goes_on=goes_on))
 
     def answered(self) -> None:
         """The person has ended the line."""

@@ -1,1 +1,1 @@
-"""The agent loop: turns, steps, tool calls, and the seams at which others take part. Only appends; never tells."""
+"""The agent loop: turns, steps and tool calls, and the hooks at which plugins take part. It only appends."""

@@ -1,4 +1,4 @@
-"""Owns the questions of one session whether a call may run: asked, answered, out of time. Each is a recorded fact.
+"""The questions of one session whether a call may run: asked, answered, out of time. Each is a recorded fact.
 
 A question is durable before anybody is asked, its answer before anything runs (fail closed). The first valid answer wins.
 Must not know who answers: clients and terminals watch, and call `answer`. What stands open when a turn is cancelled is
@@ -19,8 +19,8 @@ from refold_protocol.session.events import ApprovalAsked, ApprovalDecided, Appro
 from refold_protocol.session.messages import Source
 from refold_server.clock import new_approval_id
 from refold_server.config import Mode
-from refold_server.loop.ledger import Ledger
 from refold_server.plugins.hook_table import Call
+from refold_server.requests.session_log import SessionLog
 
 Outcome: TypeAlias = Literal["allowed", "denied"]
 Scope: TypeAlias = Literal["once", "session"]
@@ -46,7 +46,7 @@ class Verdict(Struct, frozen=True, gc=False):
 
 
 Watcher: TypeAlias = Callable[[Question], None]
-"""Told of each new question, and of one that is not open any more; must not raise."""
+"""Called with each new question, and with one that is not open any more; must not raise."""
 
 
 class _Waiting(Struct):
@@ -59,8 +59,8 @@ class _Waiting(Struct):
 class Approvals:
     """The questions of one session."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, session_log: SessionLog) -> None:
+        self._log = session_log
         self._open: dict[ApprovalId, _Waiting] = {}
         self._asked: list[Watcher] = []
         self._settled: list[Watcher] = []
@@ -91,24 +91,24 @@ class Approvals:
             return Verdict(False, f"This session's permissions do not let {call.name} run, and nobody was asked.")
         approval = new_approval_id()
         asked = Draft(ApprovalAsked(approval, call.id, call.name, subject))
-        if call.name in self._ledger.folds.granted.tools:
-            self._ledger.append(asked, Draft(ApprovalDecided(approval, "allowed", "session", BY_GRANT)))
-            await self._ledger.flush()
+        if call.name in self._log.folds.granted.tools:
+            self._log.append(asked, Draft(ApprovalDecided(approval, "allowed", "session", BY_GRANT)))
+            await self._log.flush()
             return Verdict(True)
         return await self._ask(Question(approval, call, subject, anyio.current_time() + limit_s), asked, limit_s)
 
     def answer(self, approval: ApprovalId, outcome: Outcome, scope: Scope, by: Source) -> int:
-        """Settle a question; give the seq of the record, which the caller flushes before telling. Raises
+        """Settle a question; give the seq of the record, which the caller flushes before it answers. Raises
         ApprovalSettledError for one that is not open."""
         waiting = self._open.get(approval)
         if waiting is None or waiting.decided is not None:
             raise ApprovalSettledError(f"no approval {approval} waits for an answer in this session", approval=approval)
         decided = ApprovalDecided(approval, outcome, scope, by)
-        event = self._ledger.append(Draft(decided))[-1]
+        event = self._log.append(Draft(decided))[-1]
         waiting.decided = decided
         waiting.settled.set()
         if waiting.durable:
-            self._tell(self._settled, waiting.question)
+            self._notify(self._settled, waiting.question)
         return event.seq
 
     def deny_all(self, by: Source) -> None:
@@ -122,22 +122,22 @@ class Approvals:
     async def _ask(self, question: Question, asked: Draft, limit_s: float) -> Verdict:
         waiting = self._open[question.id] = _Waiting(question, anyio.Event())
         try:
-            self._ledger.append(asked)
+            self._log.append(asked)
             if self._denier is not None:
                 self.answer(question.id, "denied", "once", self._denier)
-            await self._ledger.flush()  # fail closed: nobody is asked what a crash would forget
+            await self._log.flush()  # fail closed: nobody is asked what a crash would forget
             if waiting.decided is None:
                 waiting.durable = True
                 await self._answered(waiting, limit_s)
         finally:
             del self._open[question.id]
             if waiting.durable and waiting.decided is None:  # the turn was cancelled; its end records that
-                self._tell(self._settled, question)
-        await self._ledger.flush()  # fail closed: a permission that is not durable lets nothing run
+                self._notify(self._settled, question)
+        await self._log.flush()  # fail closed: a permission that is not durable lets nothing run
         return self._verdict(waiting.decided, question.call, limit_s)
 
     async def _answered(self, waiting: _Waiting, limit_s: float) -> None:
-        self._tell(self._asked, waiting.question)
+        self._notify(self._asked, waiting.question)
         with anyio.move_on_after(limit_s):
             await waiting.settled.wait()
         if waiting.decided is None:
@@ -152,6 +152,6 @@ class Approvals:
             return Verdict(False, f"Nobody could be asked whether {call.name} may run, so it did not.")
         return Verdict(False, f"The user did not allow this call of {call.name}. It did not run.")
 
-    def _tell(self, watchers: list[Watcher], question: Question) -> None:
+    def _notify(self, watchers: list[Watcher], question: Question) -> None:
         for watcher in tuple(watchers):
             watcher(question)

@@ -1,4 +1,4 @@
-"""Owns one turn: from `turn/start` to a durable `turn/end`, whatever happens in between.
+"""One turn: from `turn/start` to a durable `turn/end`, whatever happens in between, and the switch that stops it.
 
 The end of a turn runs shielded from the cancellation that caused it. It leaves nothing open: a partial reply is kept,
 calls that did not run are answered, the step and the turn are closed in one batch.
@@ -12,7 +12,7 @@ import anyio
 
 from refold_protocol.errors import LogError, ProviderError, RefoldError
 from refold_protocol.session.closers import partial_reply
-from refold_protocol.session.endings import COMPLETED, MAX_STEPS, MAX_TOKENS, aborted, blocked, failed
+from refold_protocol.session.event_data import COMPLETED, MAX_STEPS, MAX_TOKENS, aborted, blocked, failed
 from refold_protocol.session.events import (
     AbortCause,
     ApprovalDecided,
@@ -28,13 +28,35 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.messages import Source
 from refold_protocol.session.session_state import PendingInput
-from refold_server.loop.control import TurnControl
-from refold_server.loop.inbox import joining_context
-from refold_server.loop.instance import Instance
-from refold_server.loop.room import Room
+from refold_server.compaction.compaction_trigger import CompactionTrigger, why_too_large
 from refold_server.loop.step import StepDone, run_step
-from refold_server.loop.unanswered import unanswered
+from refold_server.loop.tool_calls import ToolCalls
 from refold_server.plugins.hook_table import Stop
+from refold_server.plugins.session_hooks import SessionHooks
+from refold_server.requests.session_log import SessionLog, joining_context
+from refold_server.requests.session_model import SessionModel
+from refold_server.tools.tool_failure import first_line
+
+
+class TurnControl:
+    """One turn's stop switch. `cause` is who pulled it first; `stop_after_step` ends the turn between two steps."""
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+        self.cause: AbortCause | None = None
+        self.stop_after_step: AbortCause | None = None
+
+    def interrupt(self, cause: AbortCause) -> None:
+        """Stop at once. Idempotent; the first cause stays."""
+        if self.cause is None:
+            self.cause = cause
+        self.scope.cancel()
+
+    def finish_step(self, cause: AbortCause) -> None:
+        """Let the current step end, then stop."""
+        if self.stop_after_step is None:
+            self.stop_after_step = cause
+
 
 END_SECONDS = 30
 """How long the end of a turn may take to become durable."""
@@ -42,54 +64,84 @@ END_SECONDS = 30
 _log = logging.getLogger(__name__)
 
 
-async def run_turn(instance: Instance, given: PendingInput, control: TurnControl) -> TurnEndReason:
+async def run_turn(
+    session_log: SessionLog,
+    model: SessionModel,
+    tools: ToolCalls,
+    hooks: SessionHooks,
+    trigger: CompactionTrigger,
+    given: PendingInput,
+    control: TurnControl,
+) -> TurnEndReason:
     """Run one turn for a pending input and give how it ended. Raises LogError when the end could not be made durable."""
-    ledger = instance.ledger
-    turn = ledger.folds.work.last_turn + 1
-    ledger.append(Draft(TurnStart(turn, Trigger("message", given.source, given.input))))
+    turn = session_log.folds.work.last_turn + 1
+    session_log.append(Draft(TurnStart(turn, Trigger("message", given.source, given.input))))
     trouble: LogError | None = None
     reason = aborted(AbortCause("disposed"))
     try:
         with control.scope:
-            reason = await _body(instance, given, control, turn)
+            blocker = await _join(session_log, model, hooks, given, turn)
+            reason = blocker or await _steps(session_log, model, tools, hooks, trigger, control, turn)
         if control.scope.cancelled_caught:
             reason = aborted(control.cause or AbortCause("disposed"))
-    except LogError as error:  # the log is the turn's ground: end it, and tell the caller after the end was tried
-        trouble, reason = error, failed(TurnError(error.error_kind, error.message, ledger.folds.work.step))
+    except LogError as error:  # no turn goes on without its log: end it, and raise after the end was tried
+        trouble, reason = error, failed(TurnError(error.error_kind, error.message, session_log.folds.work.step))
     except RefoldError as error:
-        reason = failed(_turn_error(instance, error))
-    except Exception as error:  # noqa: BLE001 - a bug in a seam or here must not lose the turn's end; it is told as one
+        reason = failed(_turn_error(error, session_log.folds.work.step))
+    except Exception as error:  # noqa: BLE001 - a bug in a hook or here must not lose the turn's end; it is reported as one
         _log.exception("turn %d failed", turn)
-        reason = failed(TurnError("invariant", f"A bug in refold: {type(error).__name__}: {error}", ledger.folds.work.step))
+        reason = failed(
+            TurnError("invariant", f"A bug in refold: {type(error).__name__}: {first_line(error)}", session_log.folds.work.step)
+        )
     finally:
         with anyio.CancelScope(shield=True, deadline=anyio.current_time() + END_SECONDS):
-            _close(instance, given, turn, reason)
-            await ledger.flush()
+            _close(session_log, tools, hooks, given, turn, reason)
+            await session_log.flush()
     if trouble is not None:
         raise trouble
     return reason
 
 
-async def _body(instance: Instance, given: PendingInput, control: TurnControl, turn: int) -> TurnEndReason:
-    submitted = await instance.seams.prompt_submit(instance.seams.place(turn), given.content, given.source)
-    if submitted.blocked is not None:
-        instance.ledger.append(Draft(InputSettled(given.input, "blocked", submitted.blocked)))
-        return blocked(submitted.blocked)
-    instance.ledger.append(
+async def _join(
+    session_log: SessionLog, model: SessionModel, hooks: SessionHooks, given: PendingInput, turn: int
+) -> TurnEndReason | None:
+    """Let a prompt join the history. Gives how the turn ends where a hook blocked it, or it is larger than the window."""
+    submitted = await hooks.prompt_submit(hooks.place(turn), given.content, given.source)
+    reason = submitted.blocked
+    if reason is None:
+        reason = why_too_large(session_log, model, submitted.content)
+    if reason is not None:
+        session_log.append(Draft(InputSettled(given.input, "blocked", reason)))
+        return blocked(reason)
+    session_log.append(
         Draft(UserMessage(submitted.content, given.source, given.input), surface_op="append"),
         *(Draft(message, surface_op="append") for message in submitted.context),
     )
-    return await _steps(instance, control, turn)
+    return None
 
 
-async def _steps(instance: Instance, control: TurnControl, turn: int) -> TurnEndReason:
-    limit = instance.host.step_limit(instance.ledger.folds.settings)
-    room = Room(instance)
+async def _steps(
+    session_log: SessionLog,
+    model: SessionModel,
+    tools: ToolCalls,
+    hooks: SessionHooks,
+    trigger: CompactionTrigger,
+    control: TurnControl,
+    turn: int,
+) -> TurnEndReason:
+    limit = model.step_limit()
+    trigger.begin_turn()
     capped = False
     step = 0
     while True:
         step += 1
-        done = await _step(instance, room, turn, step)
+        try:
+            done = await run_step(session_log, model, tools, hooks, trigger, turn, step)
+        except ProviderError as error:
+            if error.error_kind != "provider.contextOverflow":
+                raise
+            await trigger.after_overflow(hooks.place(turn, step), error)
+            done = StepDone(False, True)
         capped = capped or done.capped
         if done.stopped is not None:
             return _stopped(done.stopped)
@@ -107,31 +159,21 @@ def _stopped(stop: Stop) -> TurnEndReason:
     return TurnEndReason(stop.kind, reason=stop.reason, payload=stop.payload)
 
 
-async def _step(instance: Instance, room: Room, turn: int, step: int) -> StepDone:
-    try:
-        return await run_step(instance, room, turn, step)
-    except ProviderError as error:
-        if error.error_kind != "provider.contextOverflow":
-            raise
-        await room.after_overflow(instance.seams.place(turn, step), error)
-    return StepDone(False, True)
-
-
-def _turn_error(instance: Instance, error: RefoldError) -> TurnError:
-    step = instance.ledger.folds.work.step
+def _turn_error(error: RefoldError, step: int | None) -> TurnError:
     if isinstance(error, ProviderError):
         return TurnError(error.error_kind, error.message, step, error.status, error.retry_after_ms, error.request_id)
     return TurnError(error.error_kind, error.message, step)
 
 
-def _close(instance: Instance, given: PendingInput, turn: int, reason: TurnEndReason) -> None:
+def _close(
+    session_log: SessionLog, tools: ToolCalls, hooks: SessionHooks, given: PendingInput, turn: int, reason: TurnEndReason
+) -> None:
     """Append, in one batch, all that still stands open, then the turn's end."""
-    ledger = instance.ledger
     try:
-        instance.seams.tell_failed_observers()
-    except LogError as error:  # no room for that any more; the turn's end still has some
+        hooks.tell_failed_observers()
+    except LogError as error:  # the log takes no more but what closes
         _log.error("turn %d: %s", turn, error.message)
-    work = ledger.folds.work
+    work = session_log.folds.work
     drafts: list[Draft] = []
     if work.step is not None:
         partial = partial_reply(work)
@@ -139,11 +181,11 @@ def _close(instance: Instance, given: PendingInput, turn: int, reason: TurnEndRe
             drafts.append(partial)
         drafts += [Draft(ApprovalDecided(approval, "cancelled", "once", Source("loop"))) for approval, _ in work.approvals]
         for call in work.calls:
-            drafts.extend(unanswered(turn, work.step, call, read_only=instance.host.is_read_only(call.name)))
+            drafts.extend(tools.unanswered(turn, work.step, call))
         drafts.append(Draft(StepEnd(turn, work.step, _outcome(reason))))
-    if any(waiting.input == given.input for waiting in ledger.folds.pending):
+    if any(waiting.input == given.input for waiting in session_log.folds.pending):
         drafts.append(Draft(InputSettled(given.input, "aborted", "the turn ended before the prompt joined the history")))
-    ledger.append(*drafts, *joining_context(ledger), Draft(TurnEnd(turn, reason)), closing=True)
+    session_log.append(*drafts, *joining_context(session_log), Draft(TurnEnd(turn, reason)), closing=True)
 
 
 def _outcome(reason: TurnEndReason) -> str:

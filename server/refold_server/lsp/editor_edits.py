@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Final, Protocol, TypeAlias
 
+import anyio
 import anyio.to_thread
 import msgspec
 from msgspec import Raw, Struct
@@ -29,10 +30,13 @@ from refold_protocol.rpc.lsp_types import (
     WorkspaceEdit,
 )
 from refold_server.lsp.text_positions import OpenDocument, Splice, difference, document_at, document_named, spliced, text_edits
-from refold_server.rpc.peer import PeerError, PeerGoneError
+from refold_server.rpc.client_requests import PeerError, PeerGoneError
 from refold_server.tools.atomic_write import FileChangedError, may_write, write_over
 from refold_server.tools.open_buffers import is_same_text
 from refold_server.tools.text_file import BYTE_ORDER_MARK
+
+EDIT_SECONDS: Final = 30.0
+"""Seconds in which an editor says whether it made an edit. Nobody is asked about it, so an editor that lives has answered."""
 
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -166,9 +170,12 @@ async def _on_disk(
         raise EditRefused(f"{path} does not exist")
     if disk.text is None:
         raise EditRefused(f"{path} is not UTF-8 text")
-    splices = change(disk.text)
+    apart = document is not None and _keeps_line_ends_apart(document.text, disk.text)
+    held = disk.text.replace("\r\n", "\n") if apart else disk.text
+    splices = change(held)
     if splices:
-        text = repair_surrogates(spliced(disk.text, splices))
+        text = repair_surrogates(spliced(held, splices))
+        text = text.replace("\n", "\r\n") if apart else text
         try:
             await anyio.to_thread.run_sync(partial(replace_text, path, disk, text))
         except FileChangedError:
@@ -180,6 +187,11 @@ async def _on_disk(
     return EditOutcome(path, False, None if document is None else document.version)
 
 
+def _keeps_line_ends_apart(shown: str, held: str) -> bool:
+    """Tell whether an editor shows a file of CR LF lines without the CRs."""
+    return "\r" not in shown and "\n" in held and held.count("\n") == held.count("\r\n")
+
+
 async def _in_editor(editor: Editor, path: str, document: OpenDocument, change: Change, label: str) -> EditOutcome:
     if not editor.applies_edits:
         raise EditRefused(f"{path} has unsaved changes in an editor that cannot be asked to edit; save it first")
@@ -187,8 +199,14 @@ async def _in_editor(editor: Editor, path: str, document: OpenDocument, change: 
     if edits:
         edit = _workspace_edit(document, edits, checks_versions=editor.checks_versions)
         try:
-            reply = await editor.request("workspace/applyEdit", ApplyEditParams(label, edit))
+            with anyio.fail_after(EDIT_SECONDS):
+                reply = await editor.request("workspace/applyEdit", ApplyEditParams(label, edit))
             result = msgspec.json.decode(reply, type=ApplyEditResult)
+        except TimeoutError:
+            reason = (
+                f"the editor did not say within {EDIT_SECONDS:g} s whether it edited {path}; look there before you try again"
+            )
+            raise EditRefused(reason) from None
         except (PeerError, PeerGoneError, msgspec.DecodeError) as error:  # the editor did not do it, or did not say so
             raise EditRefused(f"the editor was asked to edit {path} and failed: {error}") from None
         if not result.applied:

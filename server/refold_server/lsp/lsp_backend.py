@@ -26,10 +26,17 @@ from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
 from pygls.workspace import TextDocument
 
-from refold_protocol.rpc.errors import INVALID_PARAMS, METHOD_NOT_FOUND, WireError, bad_param, internal_error, method_not_found
 from refold_protocol.rpc.initialize import VERSION
 from refold_protocol.rpc.language import COMMANDS, LanguageParams
 from refold_protocol.rpc.lsp_types import Position, Range
+from refold_protocol.rpc.wire_errors import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    WireError,
+    bad_param,
+    internal_error,
+    method_not_found,
+)
 from refold_server.lsp.selection_commands import ActionRequest
 from refold_server.lsp.text_positions import OpenDocument, Splice, path_of_uri, span_of, spliced
 
@@ -44,14 +51,14 @@ class PyglsBackend:
         self,
         params: LanguageParams,
         actions: Callable[[ActionRequest, tuple[OpenDocument, ...]], object],
-        run: Callable[[str, tuple[Any, ...]], Awaitable[object]],
+        run: Callable[[str, tuple[Any, ...], int | str | None], Awaitable[object]],
     ) -> None:
         logging.getLogger("pygls").setLevel(logging.CRITICAL)  # it logs whole messages, and every refusal as a failure
         self._server = _Server("refold", VERSION, types.TextDocumentSyncKind.Incremental)
         self._replies = _Replies()
         self._server.protocol.set_writer(self._replies, include_headers=False)
         self._actions = actions
-        self._command: Callable[[], Awaitable[object]] | None = None
+        self._command: Callable[[int | str | None], Awaitable[object]] | None = None
         self._last_id = 0
         self._register()
         for name in COMMANDS:
@@ -74,14 +81,20 @@ class PyglsBackend:
         """Take a request and give its result; a command's is still to be made. Every handler is a plain function, so the reply
         is there when it returns."""
         self._last_id += 1
-        self._handle({"jsonrpc": "2.0", "id": self._last_id, "method": method}, _json(params))
+        given = _json(params)
+        if method == types.TEXT_DOCUMENT_CODE_ACTION:
+            _keep_place_and_text(given)
+        self._handle({"jsonrpc": "2.0", "id": self._last_id, "method": method}, given)
         reply, command = self._replies.taken(self._last_id), self._command
         self._command = None
         if reply is None:
             raise WireError(internal_error(_logged(f"pygls gave no reply to {method}", "")))
         if "error" in reply:
             raise WireError(_refusal(method, reply["error"]))
-        return command or Raw(json.dumps(reply.get("result")).encode())
+        if command is None:
+            return Raw(json.dumps(reply.get("result")).encode())
+        token = _object(given).get("workDoneToken")
+        return partial(command, token if isinstance(token, int | str) else None)
 
     def documents(self) -> tuple[OpenDocument, ...]:
         """Give the open documents as of now."""
@@ -140,7 +153,7 @@ class PyglsBackend:
         if isinstance(known, _Document):
             known.saved_version = known.version if version is None else version
 
-    def _begins(self, run: Callable[[tuple[Any, ...]], Awaitable[object]]) -> Callable[..., None]:
+    def _begins(self, run: Callable[[tuple[Any, ...], int | str | None], Awaitable[object]]) -> Callable[..., None]:
         """Give the handler of a command: it notes what is to be awaited, since pygls would turn its errors into texts."""
 
         def command(*arguments: Any) -> None:
@@ -182,6 +195,7 @@ class _Document(TextDocument):
             start, end = span_of(self.source, _range(change.range), str(self.position_codec.encoding))
             change = types.TextDocumentContentChangeWholeDocument(spliced(self.source, (Splice(start, end, change.text),)))
         super().apply_change(change)
+        self._source = _joined(self.source)
 
     def snapshot(self) -> OpenDocument:
         version = self.version or 0
@@ -226,6 +240,34 @@ def _uri(params: Any) -> str:
         return str(params["textDocument"]["uri"])
     except (KeyError, TypeError):  # another shape than LSP's
         return ""
+
+
+def _keep_place_and_text(given: Any) -> None:
+    """Leave of each diagnostic in the context of code actions where it is and what it says: they are other servers', and no
+    other member of theirs is a reason to offer nothing."""
+    context = _object(_object(given).get("context"))
+    diagnostics = context.get("diagnostics")
+    if not isinstance(diagnostics, list):
+        return
+    kept: list[dict[str, Any]] = []
+    for one in map(_object, cast("list[Any]", diagnostics)):
+        message = one.get("message")
+        text = _object(message).get("value") if isinstance(message, dict) else message
+        if isinstance(text, str) and isinstance(one.get("range"), dict):
+            kept.append({"range": one["range"], "message": text})
+    context["diagnostics"] = kept
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """Give a JSON object as it is; an empty one for anything else."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _joined(text: str) -> str:
+    """Give a text in which two halves of a surrogate pair that came one after the other are the character that they make."""
+    if not any("\ud800" <= character <= "\udfff" for character in text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def _drop_null_ranges(params: Any) -> None:

@@ -19,14 +19,17 @@ from uuid import uuid4
 
 from msgspec import Raw
 
-from refold_protocol.rpc.errors import WireError, internal_error, method_not_found, request_cancelled
+from refold_protocol.ids import InputId
 from refold_protocol.rpc.initialize import ClientCapabilities, InitializeParams
-from refold_protocol.rpc.methods import LANGUAGE_METHODS
+from refold_protocol.rpc.lsp_types import CreateProgressParams
+from refold_protocol.rpc.wire_errors import WireError, internal_error, method_not_found, request_cancelled
 from refold_protocol.session.messages import Source
+from refold_server.rpc.client_requests import PeerError, PeerGoneError
 from refold_server.rpc.dispatch import Handler
-from refold_server.rpc.peer import PeerError, PeerGoneError
-from refold_server.sessions.registry import Sessions
-from refold_server.sessions.session import Spawn
+from refold_server.rpc.method import Method, ProgressToken, notification_row, request_row
+from refold_server.rpc.progress import Progress
+from refold_server.sessions.session import Session, Spawn
+from refold_server.sessions.session_registry import Sessions
 from refold_server.tools.open_buffers import OpenBuffer, closed_meanwhile
 from refold_server.tools.tool_failure import ToolFailure
 
@@ -87,8 +90,8 @@ class LspBackend(Protocol):
 Actions: TypeAlias = "Callable[[ActionRequest, tuple[OpenDocument, ...]], object]"
 """Gives the code actions for what was asked of the open documents, in order, as they go over the wire."""
 
-RunCommand: TypeAlias = Callable[[str, tuple[Any, ...]], Awaitable[object]]
-"""Runs a command with its arguments and gives its result. Raises WireError and RefoldError."""
+RunCommand: TypeAlias = Callable[[str, tuple[Any, ...], ProgressToken | None], Awaitable[object]]
+"""Runs a command with its arguments and the token of its progress, and gives its result. Raises WireError and RefoldError."""
 
 MakeBackend: TypeAlias = "Callable[[LanguageParams, Actions, RunCommand], LspBackend]"
 """Makes the backend; called in a thread."""
@@ -203,6 +206,43 @@ def pygls_backend(params: LanguageParams, actions: Actions, run: RunCommand) -> 
     return PyglsBackend(params, actions, run)
 
 
+class ClientProgress:
+    """The progress of commands: by the client's token, or by one of ours where the client takes that. Keeps the promises of
+    `CommandProgress`."""
+
+    def __init__(self, progress: Progress, client: LspClient, spawn: Spawn, *, own: bool) -> None:
+        self._progress = progress
+        self._client = client
+        self._spawn = spawn
+        self._own = own
+
+    def reserve(self, token: ProgressToken) -> None:
+        """Take a token into use. Raises WireError for one that is."""
+        self._progress.reserve(token, "workspace/executeCommand")
+
+    def release(self, token: ProgressToken) -> None:
+        """Give a token back."""
+        self._progress.release(token)
+
+    def begin(self, token: ProgressToken | None, session: Session, given: InputId, turn: int, title: str) -> None:
+        """Tell the progress of a turn."""
+        if token is not None:
+            self._progress.follow(token, session, given, turn, title=title)
+        elif self._own:
+            self._spawn(lambda: self._begin_own(session, given, turn, title))
+
+    async def _begin_own(self, session: Session, given: InputId, turn: int, title: str) -> None:
+        token = f"refold/{given}"
+        try:
+            await self._client.request("window/workDoneProgress/create", CreateProgressParams(token))
+        except PeerError as error:  # the command runs all the same
+            logger.info("the client shows no progress: %s", error)
+        except PeerGoneError:  # nobody is left to show it
+            return
+        else:
+            self._progress.follow(self._progress.reserve(token), session, given, turn, title=title)
+
+
 class LspServer:
     """What exists for a client that needs it. Keeps the promises of `Editor`."""
 
@@ -214,6 +254,7 @@ class LspServer:
         sessions: Callable[[], Awaitable[Sessions]],
         spawn: Spawn,
         make: MakeBackend,
+        progress: Progress,
     ) -> None:
         from refold_protocol.rpc.language import language_params
         from refold_server.lsp.selection_commands import SelectionCommands, SelectionServices
@@ -225,7 +266,11 @@ class LspServer:
         self.applies_edits = given.announced.applies_edits
         self.checks_versions = given.announced.checks_versions
         source = Source("client", None if params.client_info is None else params.client_info.name)
-        self.commands = SelectionCommands(SelectionServices(self, self._folders, sessions, source, client.notify, spawn))
+        shown = ClientProgress(progress, client, spawn, own=given.announced.shows_progress)
+        options = params.initialization_options
+        waits = options is not None and options.wait_for_commands
+        services = SelectionServices(self, self._folders, sessions, source, client.notify, spawn, shown, waits)
+        self.commands = SelectionCommands(services)
         self.backend = BackendQueue(lambda: make(given, self._actions, self.commands.run))
         self.backend.start()
 
@@ -271,7 +316,8 @@ class LspServer:
 
 
 class LspBridge:
-    """The language-server side. `sessions` opens the store with the first call; `make` makes the backend."""
+    """The language-server side. `sessions` opens the store with the first call; `make` makes the backend; `tell` shows a
+    message to a client that sees no events."""
 
     def __init__(
         self,
@@ -279,7 +325,11 @@ class LspBridge:
         sessions: Callable[[], Awaitable[Sessions]],
         spawn: Spawn,
         make: MakeBackend,
+        progress: Progress,
+        tell: Callable[[str], None],
     ) -> None:
+        self._progress = progress
+        self._tell = tell
         self._client = client
         self._sessions = sessions
         self._spawn = spawn
@@ -299,7 +349,7 @@ class LspBridge:
     def begin(self, params: InitializeParams, raw: Raw | None) -> None:
         """Begin for a client whose `initialize` was good. Call it on the event loop, once."""
         if _is_needed(params.capabilities):
-            self._server = LspServer(params, raw, self._client, self._sessions, self._spawn, self._make)
+            self._server = LspServer(params, raw, self._client, self._sessions, self._spawn, self._make, self._progress)
 
     async def snapshot(self) -> tuple[OpenBuffer, ...]:
         """Give the files that the client has open, as file tools see them: after all that it said before."""
@@ -325,6 +375,7 @@ class LspBridge:
         document = await self._document_of(buffer)
         if self._server is not None and document is not None:
             await self._server.saved(document)
+            self._tell(f"{document.path} was edited on disk; an editor that does not reload it by itself shows the old text.")
 
     def close(self) -> None:
         """End: nothing is edited any more, and nobody waits for the import."""
@@ -365,3 +416,18 @@ def _is_needed(capabilities: ClientCapabilities | None) -> bool:
     from refold_protocol.rpc.language import announced
 
     return announced(capabilities).needs_language_side
+
+
+_LANGUAGE_ROWS: Final = (
+    notification_row("textDocument/didOpen", "to-daemon", Raw, "A document is open; its text is the client's from now on."),
+    notification_row("textDocument/didChange", "to-daemon", Raw, "The text of an open document changed."),
+    notification_row("textDocument/didSave", "to-daemon", Raw, "The text of an open document is on disk."),
+    notification_row("textDocument/didClose", "to-daemon", Raw, "A document is closed; its text is that on disk."),
+    notification_row("workspace/didChangeWorkspaceFolders", "to-daemon", Raw, "Folders came and went."),
+    request_row("textDocument/codeAction", Raw, Raw, "Say what can be done with a selection."),
+    request_row("workspace/executeCommand", Raw, Raw, "Do it; docs/selections.md has the commands and their arguments."),
+)
+
+LANGUAGE_METHODS: Final[dict[str, Method]] = {row.name: row for row in _LANGUAGE_ROWS}
+"""The methods of LSP 3.17 that the language-server side serves, by name. Their types are LSP's own, so params and results
+pass here as they came."""

@@ -14,24 +14,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import PurePath
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Protocol
 
 import msgspec
+from anyio import get_cancelled_exc_class
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from refold_protocol.errors import RefoldError
 from refold_protocol.ids import InputId, SessionId
 from refold_protocol.json_text import repair_surrogates
-from refold_protocol.rpc.errors import ErrorObject, WireError, bad_param, invalid_params
 from refold_protocol.rpc.language import ACTION_KINDS, EDIT, EXPLAIN, FIX
 from refold_protocol.rpc.lsp_types import CodeAction, Command, Range, ShowMessageParams
-from refold_protocol.session.events import AssistantMessage, Event, TurnEnd
+from refold_protocol.rpc.wire_errors import ErrorObject, WireError, bad_param, invalid_params
+from refold_protocol.session.events import AbortCause, AssistantMessage, Event, TurnEnd
 from refold_protocol.session.messages import Source, TextBlock, text_of
 from refold_server.lsp.editor_edits import Editor, EditOutcome, EditRefused, apply_text_edit
 from refold_server.lsp.selection_answer import FORMAT, change_of, fenced, replacement_in
 from refold_server.lsp.text_positions import OpenDocument, document_named, folder_of, path_of_uri, position_of, span_of
-from refold_server.sessions.registry import Sessions
 from refold_server.sessions.session import Session, Spawn
+from refold_server.sessions.session_registry import Sessions
 
 
 class SelectionParams(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
@@ -40,7 +41,8 @@ class SelectionParams(Struct, frozen=True, gc=False, omit_defaults=True, rename=
     `version` is that of the document for which `range` was computed. `session` is the session to ask in; without it a new
     one is begun for the workspace folder of the document. `instruction` says what is wanted, `diagnostics` what the editor
     reports about the selection. With `wait` the reply comes at the turn's end and has an outcome; without it, the reply
-    comes when the prompt is on disk, and the outcome is told by `window/showMessage`.
+    comes when the prompt is on disk, and the outcome is told by `window/showMessage`. The `initialize` option `waitForCommands`
+    sets `wait` for every command.
     """
 
     uri: str
@@ -197,8 +199,25 @@ MAX_MESSAGE: Final = 4_000
 logger = logging.getLogger(__name__)
 
 
+class CommandProgress(Protocol):
+    """The progress of commands, shown by the client."""
+
+    def reserve(self, token: int | str) -> None:
+        """Take the client's token into use. Raises WireError for one that is."""
+        ...
+
+    def release(self, token: int | str) -> None:
+        """Give a token back for which nothing began."""
+        ...
+
+    def begin(self, token: int | str | None, session: Session, given: InputId, turn: int, title: str) -> None:
+        """Tell the progress of a turn, by the client's token or, without one, by our own where the client takes that."""
+        ...
+
+
 class SelectionServices(Struct, frozen=True):
-    """What commands work with. `folders` gives the workspace's folders, `sessions` opens the store with the first call."""
+    """What commands work with. `folders` gives the workspace's folders, `sessions` opens the store with the first call. With
+    `waits` every command is answered at its turn's end."""
 
     editor: Editor
     folders: Callable[[], Awaitable[tuple[str, ...]]]
@@ -206,6 +225,8 @@ class SelectionServices(Struct, frozen=True):
     source: Source
     notify: Callable[[str, object], None]
     spawn: Spawn
+    progress: CommandProgress
+    waits: bool = False
 
 
 class _Arguments(Struct, frozen=True):
@@ -223,23 +244,40 @@ class SelectionCommands:
         """Edit nothing any more: whoever asked for it is gone."""
         self._closed = True
 
-    async def run(self, command: str, arguments: tuple[Any, ...]) -> CommandResult:
-        """Run one command. Raises WireError for arguments that are not one, and the errors of `session/open` and
-        `turn/start`."""
+    async def run(self, command: str, arguments: tuple[Any, ...], token: int | str | None = None) -> CommandResult:
+        """Run one command; `token` is the client's for its progress. Cancelled, it stops its turn. Raises WireError for
+        arguments that are not one, and the errors of `session/open` and `turn/start`."""
         params = read_argument(command, arguments)
+        progress = self._services.progress
+        if token is not None:
+            progress.reserve(token)
+        try:
+            session, selection, path, started = await self._started(command, params)
+        except BaseException:
+            if token is not None:
+                progress.release(token)
+            raise
+        progress.begin(token, session, started.input, started.turn, TITLES[command])
+        if not (params.wait or self._services.waits):
+            self._services.spawn(lambda: self._told_later(command, session, started, selection, path))
+            return started
+        try:
+            return msgspec.structs.replace(started, outcome=await self._outcome(command, session, started, selection, path))
+        except get_cancelled_exc_class():
+            if not self._closed:  # the client wants it no more; at the connection's end the session's own rules hold
+                self._services.spawn(lambda: _stop(session, started.turn))
+            raise
+
+    async def _started(self, command: str, params: SelectionParams) -> tuple[Session, Selection, str, CommandResult]:
         path = path_of_uri(params.uri)
         if path is None:
             raise WireError(bad_param(command, "$.arguments[0].uri", f"{params.uri} names no file"))
         selection = await self._resolved(command, params)
         session = await self._session(command, params, selection, path)
         selection = await self._resolved(command, params)  # the text as it is now, when the prompt is accepted
-        shown = shown_path(path, session.ledger.handle.record.cwd)
+        shown = shown_path(path, session.session_log.handle.record.cwd)
         given, turn, seq = await session.start(prompt(command, params, selection, shown), self._services.source)
-        started = CommandResult(session.id, given.input, turn, seq)
-        if params.wait:
-            return msgspec.structs.replace(started, outcome=await self._outcome(command, session, started, selection, path))
-        self._services.spawn(lambda: self._told_later(command, session, started, selection, path))
-        return started
+        return session, selection, path, CommandResult(session.id, given.input, turn, seq)
 
     async def _resolved(self, command: str, params: SelectionParams) -> Selection:
         editor = self._services.editor
@@ -288,6 +326,10 @@ class SelectionCommands:
         self._services.notify("window/showMessage", message)
 
 
+async def _stop(session: Session, turn: int) -> None:
+    await session.interrupt(turn, AbortCause("user"))
+
+
 def read_argument(command: str, arguments: tuple[Any, ...]) -> SelectionParams:
     """Read a command's argument. Raises WireError naming the path of what is wrong."""
     try:
@@ -298,7 +340,7 @@ def read_argument(command: str, arguments: tuple[Any, ...]) -> SelectionParams:
 
 def _last_reply(session: Session, after: int, end: Event) -> str:
     text = ""
-    for event in session.ledger.handle.read(after, end.seq):
+    for event in session.session_log.handle.read(after, end.seq):
         if isinstance(event.data, AssistantMessage):
             text = text_of(event.data.content)
     return text

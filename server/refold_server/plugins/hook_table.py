@@ -17,8 +17,7 @@ from msgspec import Struct
 from refold_protocol.ids import CallId, SessionId
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.events import Event
-from refold_protocol.session.header_types import CallConfig, ToolSchema
-from refold_protocol.session.messages import Chunk, InputBlock, Message, Source, TextBlock, Usage
+from refold_protocol.session.messages import CallConfig, Chunk, InputBlock, Message, Source, TextBlock, ToolSchema, Usage
 from refold_protocol.session.request import Request
 from refold_server.tools.tool_runner import ToolAnswer
 

@@ -19,10 +19,10 @@ from uuid import UUID
 import msgspec
 
 from refold_protocol.json_text import check_json, is_json_object
-from refold_protocol.session.endings import is_foreign_end
+from refold_protocol.session.event_data import is_foreign_end
 from refold_protocol.session.header import canonical_config
-from refold_protocol.session.header_types import CallConfig, ToolSchema
 from refold_protocol.session.messages import (
+    CallConfig,
     Chunk,
     ImageBlock,
     InputBlock,
@@ -31,6 +31,7 @@ from refold_protocol.session.messages import (
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
+    ToolSchema,
     Usage,
     UsageChunk,
 )

@@ -20,12 +20,34 @@ from msgspec import Struct, field
 from refold_protocol.errors import ConfigError, InvalidEventError, RefoldError
 from refold_protocol.ids import SessionId
 from refold_protocol.json_text import JsonText
-from refold_protocol.rpc.listing import PluginHealth, SeamTally
 from refold_protocol.session.events import EVENT_TYPES, Draft, Event, ForeignData
 from refold_server.plugins.hook_table import HOOKS, Hook
 from refold_server.plugins.hook_values import frozen
 from refold_server.plugins.plugin_tools import FixedTool
 from refold_server.tools.tool import Tool
+
+
+class SeamTally(Struct, frozen=True, gc=False, rename="camel"):
+    """What a plugin did at one seam since the daemon began: calls of its handlers there, failures among them, and their own
+    time in milliseconds, without what they waited for the rest of a chain."""
+
+    seam: str
+    calls: int
+    failures: int
+    total_ms: float
+    slowest_ms: float
+
+
+class PluginHealth(Struct, frozen=True, gc=False, rename="camel"):
+    """A plugin that is loaded: where it comes from, the tools and event types that it brought, its seams in the order of a
+    turn. What comes with refold is the plugin `refold`."""
+
+    plugin: str
+    origin: str
+    tools: tuple[str, ...]
+    event_types: tuple[str, ...]
+    seams: tuple[SeamTally, ...]
+
 
 SLOW_S: Final = 0.05
 """What a handler that nobody waits for may take before it is named: every event of every session waits for it."""

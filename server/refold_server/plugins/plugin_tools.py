@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from refold_protocol.json_text import JsonText, compact_json, parse_strict
 from refold_protocol.session.events import ApprovalSubject
-from refold_protocol.session.header_types import ToolSchema
+from refold_protocol.session.messages import ToolSchema
 from refold_server.plugins.hook_values import frozen, frozen_tool
 from refold_server.tools.tool import Proposal, ProposingTool, Tool, ToolContext, ToolOutput, text_output
 

@@ -18,8 +18,8 @@ from typing import Final, Protocol, TypeAlias
 import anyio.to_thread
 from msgspec import Struct
 
-from refold_protocol.session.enclosing import enclosed_text
 from refold_protocol.session.messages import Message, text_content
+from refold_protocol.session.projection import enclosed_text
 from refold_server.config import PrefixConfig
 from refold_server.plugins.hook_table import SESSION_PREFIX, NextPrefix, PrefixHandler, PrefixRequest
 from refold_server.plugins.plugin_registry import PluginRegistry, Plugins, registered

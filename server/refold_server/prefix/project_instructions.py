@@ -1,7 +1,8 @@
 """The contributor `instructions`: what the project's own files tell whoever works in it, the nearest last.
 
-Each folder from the repository's root down to the session's may have one: the first of NAMES that is there. The files that
-only some programs read come after the one for all, because where both are there, one of them mostly points to the other.
+Each folder from the repository's root down to the session's may have one: the first of NAMES that says something. The files
+that only some programs read come after the one for all, because where both are there, one of them mostly points to the other.
+A file that is only the name of another one, and a line `@NAME`, stand for that file where it lies in the repository.
 The text of all files together is bounded; the nearest is kept whole, as far as the bound goes, and those above it get what
 it left. What could not be read is told in its place. No file can close what stands around it. Reads the disk, not what an
 editor has unsaved.
@@ -17,7 +18,7 @@ from typing import Final
 import anyio.to_thread
 from msgspec import Struct
 
-from refold_protocol.session.enclosing import enclosed_text
+from refold_protocol.session.projection import enclosed_text
 from refold_server.tools.repository import Repository, find_repository
 from refold_server.tools.text_file import BYTE_ORDER_MARK, read_up_to
 from refold_server.tools.tool_failure import ToolFailure
@@ -28,6 +29,12 @@ NAMES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 
 MAX_BYTES: Final = 32 << 10
 """Bytes of UTF-8 that the texts of all files have together."""
+
+_MAX_NAME: Final = 200
+"""Characters of the name of a file that another one names."""
+
+_MAX_FILES: Final = 16
+"""Files that one file stands for, itself included."""
 
 _HEAD: Final = """\
 Instructions of this project for whoever works in it. They hold for the folder of the file that gives them and what is below;
@@ -72,35 +79,74 @@ def _files(repository: Repository) -> list[FoundFile]:
 
 
 def _found(repository: Repository, folder: WorkspacePath) -> FoundFile | None:
-    """Give the file of one folder; None where there is none, or a blank one."""
-    workspace = repository.workspace
+    """Give the file of one folder; None where there is none, or none that says anything. One that cannot be read is told only
+    where no other can be."""
+    broken: FoundFile | None = None
     for name in NAMES:
         place = folder.child(name)
-        if not os.path.lexists(workspace.root / place.text):
+        if not os.path.lexists(repository.workspace.root / place.text):
             continue
         told = repository.seen(place).replace('"', "\ufffd")
         try:
-            size, text = _read(workspace, place)
+            size, text = _read(repository.workspace, place)
         except ToolFailure as failure:
-            return FoundFile(told, trouble=failure.message.removeprefix(f"{place.shown} "))
-        except UnicodeDecodeError:
-            return FoundFile(told, trouble="is not UTF-8")
-        return FoundFile(told, size, text) if text.strip() else None
-    return None
+            broken = broken or FoundFile(told, trouble=failure.message.removeprefix(f"{place.shown} "))
+            continue
+        if text.strip():
+            whole = _followed(repository.workspace, place, text, {place})
+            return FoundFile(told, max(size, len(whole.encode())), whole)
+    return broken
+
+
+def _followed(workspace: Workspace, place: WorkspacePath, text: str, seen: set[WorkspacePath]) -> str:
+    """Give a text with the files that it names in place of their names; `seen` holds those that were taken already."""
+    name = text.strip()
+    if "\n" not in name and len(name) <= _MAX_NAME:
+        return _named(workspace, place, name, seen) or text
+    lines: list[str] = []
+    for line in text.split("\n"):
+        name = line.strip().removeprefix("@")
+        named = name != line.strip() and 0 < len(name) <= _MAX_NAME and " " not in name
+        found = _named(workspace, place, name, seen, told=True) if named and len(seen) < _MAX_FILES else None
+        lines.append(line if found is None else found)
+    return "\n".join(lines)
+
+
+def _named(
+    workspace: Workspace, place: WorkspacePath, name: str, seen: set[WorkspacePath], *, told: bool = False
+) -> str | None:
+    """Give the text of the file that is named at a place, relative to its folder; None where there is none: with `told`, what
+    is wrong is said instead."""
+    try:
+        there = workspace.locate("/".join((*place.parts[:-1], name.removeprefix("@"))))
+        if there in seen:
+            return "" if told else None
+        text = _read(workspace, there)[1]
+    except ToolFailure as failure:
+        return f"@{name} [it was not read: {failure.message}]" if told else None
+    except UnicodeEncodeError:  # no file of this system can have such a name
+        return None
+    seen.add(there)
+    return _followed(workspace, there, text.strip("\r\n"), seen)
 
 
 def _read(workspace: Workspace, place: WorkspacePath) -> tuple[int, str]:
-    """Give a file's size, and as much of its text as could be used. Raises ToolFailure, UnicodeDecodeError."""
+    """Give a file's size, and as much of its text as could be used. Raises ToolFailure."""
     descriptor = workspace.open_file(workspace.locate(place.text))
     try:
         data = read_up_to(descriptor, MAX_BYTES + len(BYTE_ORDER_MARK) + 1)
         size = max(os.fstat(descriptor).st_size, len(data))
     finally:
         os.close(descriptor)
-    if b"\0" in data:
+    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    decoder = codecs.getincrementaldecoder("utf-16" if wide else "utf-8")()
+    try:
+        text = decoder.decode(data.removeprefix(BYTE_ORDER_MARK), final=len(data) == size)
+    except UnicodeDecodeError:
+        raise ToolFailure("TOOL_FAILED", "NotText", "is not UTF-8") from None
+    if "\0" in text:
         raise ToolFailure("TOOL_FAILED", "NotText", "is not text")
-    text = codecs.getincrementaldecoder("utf-8")().decode(data.removeprefix(BYTE_ORDER_MARK), final=len(data) == size)
-    return size, text
+    return size, text.replace("\r\n", "\n") if wide else text
 
 
 def _body(file: FoundFile, room: int) -> tuple[str, int]:

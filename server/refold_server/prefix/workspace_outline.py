@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -18,8 +17,7 @@ from typing import Final
 import anyio.from_thread
 import anyio.to_thread
 
-from refold_server.tools.repository import Repository, find_repository
-from refold_server.tools.text_file import read_up_to
+from refold_server.tools.repository import Repository, find_repository, git_folder, small_file
 from refold_server.tools.tool_failure import ToolFailure
 from refold_server.tools.tree_walk import Entry, Walk
 from refold_server.tools.workspace_path import shown
@@ -30,6 +28,9 @@ MAX_ENTRIES: Final = 5_000
 MAX_LINES: Final = 150
 """Lines that the outline has."""
 
+_MAX_SECONDS: Final = 2.0
+"""Seconds that the walk of each outline takes; the first prompt waits for it."""
+
 _SHOWN_OF_FOLDER: Final = (1_000, 20, 8, 0)
 """How many entries of each folder are shown: the first of these with which the outline fits."""
 
@@ -38,7 +39,6 @@ _TREES: Final = ((2, "two levels"), (1, "one level"))
 """How deep an outline goes, the deepest first, and how that is told."""
 
 _BRANCH: Final = re.compile(rb"ref: refs/heads/([^\s\0]{1,200})\n?")
-_OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 async def baseline(cwd: str, home: Path | None) -> str | None:
@@ -64,7 +64,12 @@ def outlined(repository: Repository) -> list[str]:
     """Give the outline's lines; none for an empty folder."""
     for levels, told in () if _is_huge(repository) else _TREES:
         walk = Walk(
-            repository.workspace, repository.folder, anyio.from_thread.check_cancelled, limit=MAX_ENTRIES, levels=levels
+            repository.workspace,
+            repository.folder,
+            anyio.from_thread.check_cancelled,
+            limit=MAX_ENTRIES,
+            levels=levels,
+            seconds=_MAX_SECONDS,
         )
         try:
             entries = list(walk.entries())
@@ -125,24 +130,8 @@ def _named(name: str, entry: Entry) -> str:
 
 
 def git_branch(root: Path) -> str | None:
-    """Give the branch that is checked out in the repository at `root`; None where that cannot be told in one word."""
-    folder = root / ".git"
-    pointer = _small_file(folder)
-    if pointer is not None:  # a worktree, or a submodule
-        if not pointer.startswith(b"gitdir: "):
-            return None
-        folder = root / os.fsdecode(pointer.removeprefix(b"gitdir: ").rstrip(b"\r\n").replace(b"\0", b""))
-    found = _BRANCH.fullmatch(_small_file(folder / "HEAD") or b"")
-    return None if found is None else shown(os.fsdecode(found[1]))
-
-
-def _small_file(path: Path) -> bytes | None:
-    """Read a regular file's first bytes; None for anything else."""
-    try:
-        descriptor = os.open(path, _OPEN)
-    except OSError:  # not there, or not for us
-        return None
-    try:
-        return read_up_to(descriptor, 4_096) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
-    finally:
-        os.close(descriptor)
+    """Give the branch that is checked out in the repository at `root`; None where that cannot be told in one word, as for a
+    detached HEAD or the placeholder that HEAD holds where branches are kept in tables."""
+    folder = git_folder(root)
+    found = None if folder is None else _BRANCH.fullmatch(small_file(folder / "HEAD") or b"")
+    return None if found is None or found[1].startswith(b".") else shown(os.fsdecode(found[1]))

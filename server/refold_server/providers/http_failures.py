@@ -9,7 +9,6 @@ past means now, and what is neither is no statement at all. `retry-after-ms` (Op
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import socket
@@ -19,7 +18,8 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, cast
 
-from refold_protocol.dialects.failures import Failure, failure_error, kind_of_status, read_failure, short
+from refold_protocol.dialects.chat_completions_wire import json_values
+from refold_protocol.dialects.provider_failures import Failure, failure_error, kind_of_status, read_failure, short
 from refold_protocol.errors import ProviderError
 
 if TYPE_CHECKING:
@@ -59,8 +59,19 @@ def _seconds_of_date(text: str) -> float | None:
 MAX_ERROR_BYTES: Final = 64 * 1024
 """How much of an answer that is no stream is read."""
 
-_REQUEST_IDS: Final = ("x-request-id", "request-id", "x-amzn-requestid", "x-amz-request-id", "cf-ray")
-_TITLE: Final = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+WORDS_CHARACTERS: Final = 200
+"""How much of an answer that nobody can read is quoted."""
+
+_REQUEST_IDS: Final = (
+    "x-request-id",
+    "request-id",
+    "apim-request-id",
+    "mistral-correlation-id",
+    "x-amzn-requestid",
+    "x-amz-request-id",
+    "x-correlation-id",
+    "cf-ray",
+)
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:
@@ -77,28 +88,23 @@ def status_error(status: int, headers: Mapping[str, str], body: bytes, now: floa
         target = short(headers.get("location", "nowhere").split("?")[0], 120)
         message = f"the provider answered {status} and points to {target}; refold follows no redirects: correct base_url"
         return ProviderError("provider.rejected", message, status=status, request_id=name)
-    failure = None if media_type(headers) == "text/html" else _failure_in(body)
+    failure = None if _is_page(headers, body) else _failure_in(body)
     if failure is not None:
         return failure_error(failure, status=status, retry_after_ms=wait, request_id=name)
     kind = kind_of_status(status)
     sentence = f"the provider answered {status}{_phrase(status)}"
-    if body and media_type(headers) == "text/html":
-        sentence += " with a page of HTML"
+    if words := _words_of(body):
+        sentence += f" with {'a page of HTML' if _is_page(headers, body) else 'the words'} {words!r}"
     return ProviderError(kind, f"{sentence}; {_advice(kind, wait)}", status=status, retry_after_ms=wait, request_id=name)
 
 
-def not_a_stream(headers: Mapping[str, str], body: bytes) -> ProviderError:
-    """Give the error of a successful answer of another media type: what was expected, and what came. An error object in
-    it goes first."""
-    if media_type(headers) == "application/json" and (failure := _failure_in(body)) is not None:
-        return failure_error(failure, request_id=request_id(headers))
-    page = _TITLE.search(body.decode("utf-8", "replace"))
-    sample = short(page[1], 80) if page else short(body[:400].decode("utf-8", "replace"), 80)
+def not_a_stream(status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
+    """Give the error of a successful answer that is no reply: what was expected, and what came."""
     return ProviderError(
         "provider.badStream",
-        f"expected an event stream, and the provider sent {media_type(headers) or 'an unnamed type'} ({sample!r}); "
-        "check base_url, and whether something signs you in in between",
-        status=200,
+        f"expected an event stream, and the provider sent {short(media_type(headers), 60) or 'an unnamed type'} "
+        f"({_words_of(body)!r}); check base_url, and whether something signs you in in between",
+        status=status,
         request_id=request_id(headers),
     )
 
@@ -111,12 +117,10 @@ def connection_error(error: httpx.HTTPError, host: str, *, answered: bool) -> Pr
 
     root = _root(error)
     if answered:
-        if isinstance(error, httpx.DecodingError):
-            return ProviderError("provider.badStream", "the provider's compressed answer could not be read; try again")
         return ProviderError("provider.badStream", "the connection broke in the middle of the provider's answer; try again")
     if isinstance(root, ssl.SSLCertVerificationError):
         why = f"its certificate is not trusted ({root.verify_message})"
-        return _unreachable(host, f"{why}; set SSL_CERT_FILE if you trust its issuer")
+        return _unreachable(host, f"{why}; set SSL_CERT_FILE, or the provider's ca_file, if you trust its issuer", lasting=True)
     if isinstance(root, socket.gaierror):
         return _unreachable(host, "the name cannot be resolved; check base_url and the network")
     if isinstance(root, ConnectionRefusedError):
@@ -127,6 +131,10 @@ def connection_error(error: httpx.HTTPError, host: str, *, answered: bool) -> Pr
         return _unreachable(host, "the proxy did not let it through; check HTTPS_PROXY and NO_PROXY")
     if isinstance(error, httpx.ConnectError):
         return _unreachable(host, f"{short(str(root) or type(root).__name__, 120)}; check base_url and the network")
+    if isinstance(error, httpx.RemoteProtocolError) and "without sending" not in str(error):
+        why = short(str(root) or str(error), 120)
+        message = f"{host} answered in a form that is no HTTP ({why}); look for a gateway that writes its headers twice"
+        return ProviderError("provider.badStream", message)
     return ProviderError("provider.unreachable", f"{host} closed the connection without an answer; try again")
 
 
@@ -136,11 +144,29 @@ def media_type(headers: Mapping[str, str]) -> str:
 
 
 def _failure_in(body: bytes) -> Failure | None:
+    text = body.decode("utf-8", "replace").strip()
+    values = json_values(text)
+    if values is None:  # prose is an error message too, as long as it is short
+        return Failure(text) if 0 < len(text) <= 300 else None
+    return next((found for value in values if (found := read_failure(value)) is not None), None)
+
+
+def _is_page(headers: Mapping[str, str], body: bytes) -> bool:
+    start = body[:400].lstrip().lower()
+    return start.startswith((b"<!doctype", b"<html", b"<head")) or (media_type(headers) == "text/html" and start[:1] == b"<")
+
+
+def _words_of(body: bytes) -> str:
+    """Give what a body says that nobody can read: the title of a page, else its beginning without tags."""
     text = body.decode("utf-8", "replace")
-    try:
-        return read_failure(json.loads(text))
-    except (ValueError, RecursionError):  # prose is an error message too, as long as it is short
-        return Failure(text) if 0 < len(text.strip()) <= 300 else None
+    lowered = text.lower()  # of the same length, as far as titles are concerned
+    start = lowered.find("<title")
+    start = -1 if start < 0 else lowered.find(">", start)
+    end = -1 if start < 0 else lowered.find("</title", start)
+    return short(text[start + 1 : end] if end >= 0 else _TAG.sub(" ", text), WORDS_CHARACTERS)
+
+
+_TAG: Final = re.compile(r"<[a-zA-Z/!][^<>]{0,1000}>")
 
 
 def _advice(kind: str, wait: int | None) -> str:
@@ -161,8 +187,8 @@ def _phrase(status: int) -> str:
         return ""
 
 
-def _unreachable(host: str, why: str) -> ProviderError:
-    return ProviderError("provider.unreachable", f"{host} could not be reached: {why}")
+def _unreachable(host: str, why: str, *, lasting: bool = False) -> ProviderError:
+    return ProviderError("provider.unreachable", f"{host} could not be reached: {why}", lasting=lasting)
 
 
 def _root(error: BaseException) -> BaseException:

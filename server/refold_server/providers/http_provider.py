@@ -3,84 +3,42 @@
 The bytes that go out are those that came in. What comes back is decoded by the dialect as it arrives; where the answer is
 no stream, or breaks, or takes too long, one ProviderError says so. Cancelling closes the connection. Retries nothing:
 the loop decides that, because each attempt is recorded first.
-
-httpx takes 50 ms of CPU to import and its TLS context 50 more; neither belongs before `initialize` is answered nor on the
-event loop, so the client is made on first use, in a thread. Proxies and certificates follow the environment (`HTTPS_PROXY`,
-`NO_PROXY`, `SSL_CERT_FILE`). Redirects are not followed: a body that holds somebody's code goes to the configured address and
-nowhere else.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, closing, suppress
-from types import ModuleType
-from typing import TYPE_CHECKING, Final, TypeVar, cast
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
 
 import anyio
-import anyio.to_thread
+from msgspec.structs import replace
 
-from refold_protocol.dialects.dialect import Dialect
+from refold_protocol.dialects.dialect import Dialect, StreamDecoder
+from refold_protocol.dialects.provider_failures import short
 from refold_protocol.errors import ProviderError
-from refold_protocol.session.messages import Chunk
-from refold_protocol.session.request import Request
+from refold_protocol.session.messages import Chunk, FinishChunk
+from refold_protocol.session.request import Request, request_sha256
 from refold_server.config import ProviderConfig, TimeoutsConfig
+from refold_server.providers.answer_body import body_pieces, can_decode, content_encoding
 from refold_server.providers.credentials import Credentials
 from refold_server.providers.http_failures import (
     MAX_ERROR_BYTES,
     connection_error,
-    media_type,
     not_a_stream,
     request_id,
     status_error,
 )
+from refold_server.providers.http_transport import ConnectionSettings, HttpClients, connection_settings, proxy_error
+from refold_server.secret_text import SECRETS
 
 if TYPE_CHECKING:
     import httpx
 
-
-class HttpClient:
-    """Holds the client. Belongs to one event loop at a time."""
-
-    def __init__(self) -> None:
-        self._client: httpx.AsyncClient | None = None
-        self._making = anyio.Lock()
-
-    async def get(self) -> httpx.AsyncClient:
-        """Give the client. Raises ProviderError `provider.unreachable` when the environment's proxy or certificate
-        settings cannot be used."""
-        if self._client is None:
-            async with self._making:
-                if self._client is None:
-                    self._client = await anyio.to_thread.run_sync(_make)
-        return self._client
-
-    async def close(self) -> None:
-        """Close all connections. Idempotent; a later `get` makes a new client."""
-        client, self._client = self._client, None
-        self._making = anyio.Lock()
-        if client is not None:
-            await client.aclose()
-
-
-def _make() -> httpx.AsyncClient:
-    # Where click and rich are installed, httpx imports its own command line too, which takes longer than all the rest of it.
-    sys.modules.setdefault("httpx._main", cast("ModuleType", None))
-    import httpx
-
-    try:
-        context = httpx.create_ssl_context()
-        return httpx.AsyncClient(verify=context, timeout=30.0, follow_redirects=False, trust_env=True)
-    except (OSError, ValueError, ImportError, httpx.InvalidURL) as error:  # nothing was made; the reason is the user's to mend
-        raise ProviderError(
-            "provider.unreachable",
-            f"the proxy or certificate settings of the environment cannot be used ({type(error).__name__}: {error}); "
-            "check HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE",
-        ) from None
+    from refold_server.providers.told_window import ToldWindow
 
 
 GRACE_SECONDS: Final = 1.0
@@ -95,7 +53,7 @@ class CallDeadline:
     def __init__(self, timeouts: TimeoutsConfig) -> None:
         self._timeouts = timeouts
         self._loop = asyncio.get_running_loop()
-        self._end = self._loop.time() + timeouts.total_s
+        self._end = self._last = self._loop.time() + timeouts.total_s
         self._limit = self._loop.time() + timeouts.first_output_s
         self._progressed = False
         self._waiting: asyncio.Task[object] | None = None
@@ -109,9 +67,9 @@ class CallDeadline:
             self._progressed = True
             self._reset()
 
-    def end_within(self, seconds: float) -> None:
-        """Lower what is left of the call: all that matters has come."""
-        self._end = min(self._end, self._loop.time() + seconds)
+    def end_within(self, seconds: float | None) -> None:
+        """Lower what is left of the call: all that matters has come. None takes that back: it went on."""
+        self._end = self._last if seconds is None else min(self._end, self._loop.time() + seconds)
         self._reset()
 
     async def wait(self, awaitable: Awaitable[T]) -> T:
@@ -158,16 +116,17 @@ class CallDeadline:
         return ProviderError("provider.timeout", f"the provider gave {what}; try again, or raise the limit")
 
 
+WINDOW_SECONDS: Final = 1.0
+"""So long each question for a window waits for its answer."""
+
 TAIL_SECONDS: Final = 5.0
 """How long what may follow a finish reason (the usage, the end marker) is waited for."""
 
 DRAIN_SECONDS: Final = 0.1
 """How long the end of a body is waited for when the reply is complete, so that the connection can be used again."""
 
-_PAGES: Final = ("text/html", "application/xhtml+xml", "application/json", "application/xml")
-"""Media types that are certainly no event stream; others, and none at all, are given a try."""
-
-_ENCODINGS: Final = ("", "identity", "gzip", "deflate")
+MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
+"""How much of an answer that is no reply is read: lists of models have a megabyte."""
 
 
 class HttpProvider:
@@ -178,83 +137,143 @@ class HttpProvider:
         config: ProviderConfig,
         dialect: Dialect,
         timeouts: TimeoutsConfig,
-        client: HttpClient,
+        clients: HttpClients,
         *,
         credentials: Credentials | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._url = f"{config.base_url}{dialect.path}"
-        self._host = urlsplit(self._url).netloc
+        self._host = urlsplit(str(config.base_url)).netloc
         self._config = config
         self._dialect = dialect
-        self._timeouts = timeouts
-        self._client = client
+        self._timeouts = config.timeouts or timeouts
+        self._clients = clients
+        self._settings: ConnectionSettings | None = None
         self._credentials = Credentials(config) if credentials is None else credentials
         self._now = now
+
+    def url(self, model: str, path: str | None = None) -> str:
+        """Give the address of a request to `model`; `path` takes the place of the configured one."""
+        place = (path or self._config.path or self._dialect.path).replace("{model}", quote(model, safe=""))
+        query = urlencode(self._config.query)
+        return f"{self._config.base_url}{place}{f'?{query}' if query else ''}"
+
+    def _root(self) -> str:
+        parts = urlsplit(self._config.base_url or "")
+        return f"{parts.scheme}://{parts.netloc}"
 
     async def stream(self, request: Request, body: bytes) -> AsyncGenerator[Chunk, None]:
         """Send `body` and give the chunks of the reply. See Provider.stream; each error has a kind, a sentence with a
         hint, and where known the status and the provider's name for the request."""
-        del request  # the body says it all
         name: str | None = None
         try:
-            client, headers = await self._client.get(), await self._headers()
+            headers = await self._headers()
             with closing(CallDeadline(self._timeouts)) as deadline:
-                response = await self._send(client, headers, body, deadline)
+                response = await self._answer(request, headers, body, deadline)
                 name = request_id(response.headers)
                 try:
                     await self._check(response, deadline)
-                    async with aclosing(self._chunks(response, deadline)) as chunks:
+                    async with aclosing(self._chunks(response, request, deadline)) as chunks:
                         async for chunk in chunks:
-                            yield chunk
+                            yield _scrubbed(chunk) if isinstance(chunk, FinishChunk) else chunk
                 finally:
                     await response.aclose()
         except ProviderError as error:  # made fit to be shown: hints that only this provider knows, no secrets
-            raise self._told(error, name) from None
+            raise await self._told(error, name) from None
+
+    async def window(self, model: str) -> ToldWindow | None:
+        """Ask the server for the window of a model that is in force; None where it tells none, or not in time."""
+        from refold_server.providers.told_window import questions_for, window_in  # on use: start-up need not wait for it
+
+        for question in questions_for(self._config.base_url or ""):
+            try:
+                body = await self.get(question.path, WINDOW_SECONDS, at_root=question.at_root)
+            except ProviderError:  # it knows no such question; nothing depends on an answer
+                continue
+            if (found := window_in(question, body, model)) is not None:
+                return found
+        return None
+
+    async def get(self, path: str, seconds: float, *, at_root: bool = False) -> bytes:
+        """Give the answer to a GET below the address, or below its server's root, within `seconds`. Raises ProviderError as
+        `stream` does."""
+        try:
+            headers = await self._headers() | {"accept": "application/json"}
+            with closing(CallDeadline(self._timeouts)) as deadline:
+                deadline.end_within(seconds)
+                url = self._root() + path if at_root else self.url("", path)
+                response = await self._send("GET", url, headers, None, deadline)
+                try:
+                    body = await _beginning(response, deadline, MAX_ANSWER_BYTES)
+                    if not response.is_success:
+                        raise status_error(response.status_code, response.headers, body, self._now())
+                    return body
+                finally:
+                    await response.aclose()
+        except ProviderError as error:
+            raise await self._told(error, None) from None
 
     async def _headers(self) -> dict[str, str]:
         headers = {"user-agent": "refold", "accept-encoding": "identity"} | dict(self._dialect.headers)
         headers.update((name.lower(), value) for name, value in self._config.headers)
+        headers.update((name.lower(), value) for name, value in (await self._credentials.headers()).items())
         key = await self._credentials.key()
-        if key is not None:
+        if key is not None and self._config.key_header is not None:
+            headers[self._config.key_header.lower()] = key
+        elif key is not None:
             headers[self._dialect.key_header] = f"{self._dialect.key_prefix}{key}"
         return headers
 
-    async def _send(
-        self, client: httpx.AsyncClient, headers: dict[str, str], body: bytes, deadline: CallDeadline
-    ) -> httpx.Response:
-        import httpx  # loaded when the client was made
-
-        limits = httpx.Timeout(None, connect=self._timeouts.connect_s, pool=self._timeouts.connect_s)
+    async def _answer(self, request: Request, headers: dict[str, str], body: bytes, deadline: CallDeadline) -> httpx.Response:
+        """Send a request to its model; the answer is kept where that was asked for."""
+        url, recorder = self.url(request.header.config.model), self._clients.recorder
+        if recorder is None:
+            return await self._send("POST", url, headers, body, deadline)
         try:
-            request = client.build_request("POST", self._url, content=body, headers=headers, timeout=limits)
-            return await deadline.wait(client.send(request, stream=True))
-        except httpx.HTTPError as error:  # nothing of an answer has come
-            raise connection_error(error, self._host, answered=False) from None
+            return recorder.taped(request_sha256(request), await self._send("POST", url, headers, body, deadline))
+        except ProviderError as error:
+            recorder.unanswered(request_sha256(request), error)
+            raise
 
-    async def _check(self, response: httpx.Response, deadline: CallDeadline) -> None:
-        """Raise ProviderError unless the answer may be an event stream."""
-        if response.status_code != 200:
-            raise status_error(response.status_code, response.headers, await _beginning(response, deadline), self._now())
-        encoding = response.headers.get("content-encoding", "").strip().lower()
-        if encoding not in _ENCODINGS:
-            raise ProviderError("provider.badStream", f"the provider sent its answer in the encoding {encoding!r}, unasked")
-        if media_type(response.headers) in _PAGES:
-            raise not_a_stream(response.headers, await _beginning(response, deadline))
-
-    async def _chunks(self, response: httpx.Response, deadline: CallDeadline) -> AsyncGenerator[Chunk, None]:
+    async def _send(
+        self, method: str, url: str, headers: dict[str, str], body: bytes | None, deadline: CallDeadline
+    ) -> httpx.Response:
+        settings = self._settings = self._settings or connection_settings(self._config, url)
+        await self._clients.client(settings)  # here, because httpx is imported with it
         import httpx
 
-        decoder = self._dialect.make_decoder()
-        async with _reads(response) as reads:
+        limits = httpx.Timeout(None, connect=self._timeouts.connect_s, pool=self._timeouts.connect_s)
+
+        def request(client: httpx.AsyncClient) -> httpx.Request:
+            return client.build_request(method, url, content=body, headers=headers, timeout=limits)
+
+        try:
+            return await deadline.wait(self._clients.send(settings, request))
+        except httpx.HTTPError as error:  # nothing of an answer has come
+            told = proxy_error(error, settings.route, self._host)
+            raise told or connection_error(error, self._host, answered=False) from None
+
+    async def _check(self, response: httpx.Response, deadline: CallDeadline) -> None:
+        """Raise ProviderError unless the answer may be a reply. The decoder judges what it is, not its media type."""
+        if not 200 <= response.status_code < 300:
+            raise status_error(response.status_code, response.headers, await _beginning(response, deadline), self._now())
+        encoding = content_encoding(response)
+        if not can_decode(encoding):
+            shown = short(encoding, 40)
+            raise ProviderError("provider.badStream", f"the provider sent its answer in the encoding {shown!r}, unasked")
+
+    async def _chunks(self, response: httpx.Response, request: Request, deadline: CallDeadline) -> AsyncGenerator[Chunk, None]:
+        import httpx
+
+        decoder = self._dialect.make_decoder(request.header.config.max_tokens, request.header.config.dialect_options)
+        async with body_pieces(response) as reads:
             try:
                 while not decoder.done and (data := await deadline.wait(anext(reads, None))) is not None:
                     was_complete = decoder.complete
                     chunks = decoder.feed(data)
                     if chunks:
                         deadline.progressed()
-                    if decoder.complete and not was_complete:
-                        deadline.end_within(TAIL_SECONDS)
+                    if decoder.complete != was_complete:
+                        deadline.end_within(TAIL_SECONDS if decoder.complete else None)
                     for chunk in chunks:
                         yield chunk
                     if decoder.failure is not None:
@@ -262,7 +281,7 @@ class HttpProvider:
                 last = decoder.close()
             except (httpx.HTTPError, ProviderError) as error:
                 if not decoder.complete:
-                    raise self._broken(error) from None
+                    raise self._broken(error, response, decoder) from None
                 last = decoder.close(cut=True)  # the reply had its end: nothing was lost, unless an error came after it
             for chunk in last:
                 yield chunk
@@ -270,38 +289,50 @@ class HttpProvider:
                 raise decoder.failure
             await _drain(reads)
 
-    def _broken(self, error: httpx.HTTPError | ProviderError) -> ProviderError:
-        return error if isinstance(error, ProviderError) else connection_error(error, self._host, answered=True)
+    def _broken(
+        self, error: httpx.HTTPError | ProviderError, response: httpx.Response, decoder: StreamDecoder
+    ) -> ProviderError:
+        if not isinstance(error, ProviderError):
+            return connection_error(error, self._host, answered=True)
+        if error.error_kind == "provider.badStream" and decoder.unread:
+            return not_a_stream(response.status_code, response.headers, decoder.unread)
+        return error
 
-    def _told(self, error: ProviderError, name: str | None) -> ProviderError:
-        message = error.message
+    async def _told(self, error: ProviderError, name: str | None) -> ProviderError:
+        """Give an error as it may be shown. A refused key that was replaced meanwhile is worth another try at once."""
+        message, wait = error.message, error.retry_after_ms
         if error.error_kind == "provider.auth" and error.status is not None:
-            self._credentials.forget()
+            wait = 0 if await self._credentials.is_renewed() else None
             message = f"{message}; {self._credentials.hint}"
+        route = None if self._settings is None else self._settings.route
+        if error.status is not None and route is not None and route.proxy is not None:
+            message = f"{message}; the request went through the proxy {route.shown}, which may have answered itself"
+        request = error.request_id or name
         return ProviderError(
             error.error_kind,
-            self._credentials.scrub(message),
+            SECRETS.scrub(message),
             status=error.status,
-            retry_after_ms=error.retry_after_ms,
-            request_id=error.request_id or name,
+            retry_after_ms=wait,
+            request_id=None if request is None else SECRETS.scrub(request),
+            lasting=error.lasting,
         )
 
 
-def _reads(response: httpx.Response) -> aclosing[AsyncGenerator[bytes, None]]:
-    """Give the body's pieces, decompressed, as they arrive."""
-    return aclosing(cast("AsyncGenerator[bytes, None]", response.aiter_bytes()))
+def _scrubbed(chunk: FinishChunk) -> FinishChunk:
+    """Take secrets out of the provider's own word for an end."""
+    return chunk if chunk.raw is None else replace(chunk, raw=SECRETS.scrub(chunk.raw))
 
 
-async def _beginning(response: httpx.Response, deadline: CallDeadline) -> bytes:
+async def _beginning(response: httpx.Response, deadline: CallDeadline, limit: int = MAX_ERROR_BYTES) -> bytes:
     """Read the beginning of a body that is no stream; what cannot be read is left out: the status says enough."""
     import httpx
 
     body = b""
-    async with _reads(response) as reads:
+    async with body_pieces(response) as reads:
         with suppress(httpx.HTTPError, ProviderError):
-            while len(body) < MAX_ERROR_BYTES and (data := await deadline.wait(anext(reads, None))) is not None:
+            while len(body) < limit and (data := await deadline.wait(anext(reads, None))) is not None:
                 body += data
-    return body[:MAX_ERROR_BYTES]
+    return body[:limit]
 
 
 async def _drain(reads: AsyncGenerator[bytes, None]) -> None:

@@ -21,7 +21,7 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from refold_protocol.dialects.chat_completions import StreamDecoder
+from refold_protocol.dialects.chat_completions import ChatCompletionsDecoder
 from refold_protocol.errors import ProviderError
 from refold_protocol.session.messages import Chunk
 from refold_protocol.session.request import Request
@@ -282,7 +282,7 @@ class OfflineProvider:
         """Give the reply to `body`. See Provider.stream."""
         del request
         writes = self._answer(body)
-        decoder = StreamDecoder()
+        decoder = ChatCompletionsDecoder()
         for write in writes.events:
             await anyio.sleep(writes.delay_s)
             for chunk in decoder.feed(write):

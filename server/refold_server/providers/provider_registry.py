@@ -1,20 +1,21 @@
 """Providers by their configuration: the interface of one, and what all providers of a process share.
 
 A provider sends exactly the bytes that it is given, because their digest is in the log already; it never encodes. It
-knows no session, no log and no retry policy. One HTTP client serves all of them: its TLS context and its connections cost most,
-so it is made on first use.
+knows no session, no log and no retry policy. Providers that are reached the same way share an HTTP client.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Final, Protocol
 
-from refold_protocol.dialects.registry import dialect_named
+from refold_protocol.dialects.dialect_table import dialect_named
 from refold_protocol.session.messages import Chunk
 from refold_protocol.session.request import Request
 from refold_server.config import ProviderConfig, TimeoutsConfig
-from refold_server.providers.http_provider import HttpClient, HttpProvider
+from refold_server.providers.http_provider import HttpProvider
+from refold_server.providers.http_transport import HttpClients
 from refold_server.providers.offline_provider import OfflineProvider
 
 
@@ -31,7 +32,7 @@ class Provider(Protocol):
         ...
 
 
-_CLIENT: Final = HttpClient()
+_CLIENTS: Final = HttpClients()
 
 
 def open_provider(config: ProviderConfig, timeouts: TimeoutsConfig) -> Provider:
@@ -39,9 +40,18 @@ def open_provider(config: ProviderConfig, timeouts: TimeoutsConfig) -> Provider:
     dialect that is not shipped."""
     if config.base_url is None:
         return OfflineProvider()
-    return HttpProvider(config, dialect_named(config.dialect), timeouts, _CLIENT)
+    return HttpProvider(config, dialect_named(config.dialect), timeouts, _CLIENTS)
+
+
+def record_replies(folder: Path) -> None:
+    """Keep what the providers of this process answer from now on. Raises ConfigError for a folder that cannot be made."""
+    from refold_server.providers.reply_recording import ReplyRecorder  # on use: it imports httpx
+
+    _CLIENTS.recorder = ReplyRecorder(folder)
 
 
 async def close_providers() -> None:
-    """Close the connections of all providers of this process. Idempotent; a provider that is used again opens new ones."""
-    await _CLIENT.close()
+    """Close the connections of all providers of this process, and record no more. Idempotent; a provider that is used again
+    opens new ones."""
+    _CLIENTS.recorder = None
+    await _CLIENTS.close()

@@ -1,7 +1,16 @@
-"""Owns the process's standard descriptors: it moves the real ones away, so that frames and nothing else reach the client.
+"""Process's standard descriptors: it moves the real ones away, so that frames and nothing else reach the client.
 
 Afterwards a stray `print`, a library's warning or a child's output goes to standard error, and whoever reads standard
 input (a child) finds it empty. Imported before the answer to `initialize`: nothing here may bring asyncio along.
+
+What the boot hands to the daemon: descriptors, what was read and not yet treated, and how far life has come.
+
+Imported before the answer to `initialize`: nothing here may bring asyncio along.
+
+Look at the process that `initialize` names: is it there, and is it ours to watch?
+
+Imported before the answer to `initialize`: nothing here may bring asyncio along, and the look is taken before that answer
+leaves, because an editor may die right after it.
 """
 
 from __future__ import annotations
@@ -9,9 +18,14 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
+from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Raw, Struct
+
+from refold_protocol.rpc.connection_state import Lifecycle
+from refold_protocol.rpc.framing import FrameEvent, FrameReader
+from refold_protocol.rpc.initialize import InitializeParams
 
 READ_BYTES: Final = 65_536
 """How much is read at once: what a pipe holds."""
@@ -84,3 +98,57 @@ def make_stderr_harmless() -> None:
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, 2)
         os.close(nothing)
+
+
+class Handover(Struct, frozen=True, gc=False):
+    """A connection on its way from the boot to the daemon.
+
+    `initialize` holds the params where the boot has answered, `raw_params` the same as they came (the language-server
+    wing reads more of them). `frames` is the reader in the middle of the stream, `pending_writes` what it gave and nobody
+    treated yet, `ended` says that the stream is over already. `editor` is a descriptor of the process that `initialize`
+    named, where that is ours to watch. `arguments` are those of the command line.
+    """
+
+    descriptors: Descriptors
+    arguments: tuple[str, ...]
+    frames: FrameReader
+    lifecycle: Lifecycle
+    pending_writes: tuple[FrameEvent, ...] = ()
+    ended: bool = False
+    initialize: InitializeParams | None = None
+    raw_params: Raw | None = None
+    editor: int | None = None
+
+
+def open_ancestor(pid: int | None) -> int | None:
+    """Give a descriptor that becomes readable when the process `pid` ends. Not inherited; the caller closes it.
+
+    None unless the process exists and is our parent or an ancestor of ours: in a container an editor's number may be
+    anybody's. None also where the kernel has no such descriptors (macOS): there the end of standard input is the only
+    sign. The first process of all needs no watching: nobody outlives it.
+    """
+    if pid is None or pid <= 1 or not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (OSError, OverflowError):  # no such process, or no such number
+        return None
+    if _is_ancestor(pid):  # looked at after the descriptor was got, so that it is not a later process of that number
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _is_ancestor(pid: int) -> bool:
+    ancestor = os.getppid()
+    while ancestor > 1 and ancestor != pid:
+        ancestor = _parent_of(ancestor)
+    return ancestor == pid
+
+
+def _parent_of(pid: int) -> int:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:  # it ended meanwhile, or there is no /proc: only our own parent is known
+        return 0
+    return int(status.rpartition(")")[2].split()[1])

@@ -1,24 +1,41 @@
-"""Owns the running of one request: params to their type, the handler, the one reply.
+"""Running of one request: params to their type, the handler, the one reply.
 
 Whatever a handler does, exactly one reply is made: its result, its error, −32800 when the client cancelled it, −32603 for
 a fault of ours. Must not know transports; it gives bodies.
+
+Order in which messages are treated, and how far: steps that wait for their turn, bounded in bytes.
+
+They are taken in short bursts, and not at all while the client leaves its replies unread. What is urgent does not wait. When
+too much waits, reading stops until there is room again. Must not know what a step does.
+
+One rule about content from outside that types cannot say: some of its text is not blank.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct
 
 from refold_protocol.errors import RefoldError
-from refold_protocol.rpc.envelope import Request, encode_error, encode_result
-from refold_protocol.rpc.errors import ErrorObject, WireError, error_of, internal_error, is_ours, request_cancelled
-from refold_protocol.rpc.initialize import InitializeParams
-from refold_protocol.rpc.methods import METHODS, Method, decode_params
+from refold_protocol.rpc.envelope import RpcRequest, encode_error, encode_result
+from refold_protocol.rpc.initialize import MAX_UNSENT_REPLIES, MAX_UNSENT_REPLY_BYTES, InitializeParams
+from refold_protocol.rpc.wire_errors import (
+    ErrorObject,
+    WireError,
+    bad_param,
+    error_of,
+    internal_error,
+    is_ours,
+    request_cancelled,
+)
+from refold_server.rpc.method import Method, TextInput, decode_params
+from refold_server.rpc.stdio import Transport
 
 Handler: TypeAlias = Callable[[Any], Awaitable[object]]
 """Takes the params as their type (None where the table has none) and gives the result: a struct, a Raw, or None."""
@@ -35,7 +52,7 @@ class Service(Struct, frozen=True):
 
     handlers: Mapping[str, Handler]
     initialized: Initialized
-    methods: Mapping[str, Method] = field(default_factory=lambda: METHODS)
+    methods: Mapping[str, Method]
 
 
 class Followed(Struct, frozen=True):
@@ -52,10 +69,10 @@ class AfterEvents(Struct, frozen=True):
     result: object
 
 
-class Job:
+class RunningRequest:
     """A request that was taken and not answered yet. `cancel` works before, while and after it runs."""
 
-    def __init__(self, request: Request, method: Method, handler: Handler) -> None:
+    def __init__(self, request: RpcRequest, method: Method, handler: Handler) -> None:
         self.request = request
         self.method = method
         self.handler = handler
@@ -73,7 +90,7 @@ class Job:
             if self._task is not None:
                 self._task.cancel()
 
-    async def run(self, reply: Callable[[Job, bytes], None]) -> None:
+    async def run(self, reply: Callable[[RunningRequest, bytes], None]) -> None:
         """Run the handler and call `reply` exactly once."""
         self._task = asyncio.current_task()
         body, then = encode_error(self.request.id, internal_error("none")), None
@@ -124,3 +141,86 @@ def _logged(method: Method) -> str:
     diagnostics = uuid4().hex[:12]
     logger.exception("%s: %s", diagnostics, method.name)
     return diagnostics
+
+
+Step: TypeAlias = Callable[[], None]
+"""What is done when a message's turn comes: starting a handler, sending an error. Short; never raises."""
+
+BURST: Final = 16
+"""So many steps are taken before the loop turns to other things, and to the replies that they caused."""
+
+MESSAGE_COST: Final = 1024
+"""What a waiting message costs beside its bytes, roughly."""
+
+FULL_BYTES: Final = 64 * 1024 * 1024
+"""Above this nothing more is read."""
+
+
+class RequestIntake:
+    """Steps in order of arrival. `pump` is called after each `add`, and by the transport when something was sent."""
+
+    def __init__(self, transport: Transport, full_bytes: int = FULL_BYTES) -> None:
+        self._transport = transport
+        self._full_bytes = full_bytes
+        self._waiting: deque[tuple[Step, int]] = deque()
+        self._bytes = 0
+        self._taken = 0  # in this turn of the loop
+        self._reading = True
+        self._closed = False
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether so many replies lie unread that only what is urgent is served."""
+        transport = self._transport
+        return transport.unsent >= MAX_UNSENT_REPLIES or transport.unsent_bytes >= MAX_UNSENT_REPLY_BYTES
+
+    def add(self, step: Step, size: int, *, urgent: bool = False) -> None:
+        """Put a step, which holds `size` bytes, behind the others. One that is urgent is taken now: after a burst of those
+        that wait, so that a client that sends a few messages together finds them taken in their order, and before the rest."""
+        if urgent:
+            self._take()
+            step()
+            return
+        self._waiting.append((step, size + MESSAGE_COST))
+        self._bytes += size + MESSAGE_COST
+
+    def pump(self) -> None:
+        """Go on with what waits, as far as that is allowed now."""
+        self._take()
+        if self._waiting and not self._taken:
+            self._transport.watch()
+        self._balance()
+
+    def close(self) -> None:
+        """Forget what waits, and read nothing any more."""
+        self._closed = True
+        self._waiting.clear()
+        self._bytes = 0
+        self._transport.pause()
+
+    def _pump_on(self) -> None:
+        self._taken = 0
+        self.pump()
+
+    def _take(self) -> None:
+        """Take steps: not more than BURST in one turn of the loop."""
+        before = self._taken
+        while self._waiting and not self.is_paused and self._taken < BURST:
+            self._taken += 1
+            step, cost = self._waiting.popleft()
+            self._bytes -= cost
+            step()
+        if self._taken and not before:
+            asyncio.get_running_loop().call_soon(self._pump_on)
+
+    def _balance(self) -> None:
+        full = self._bytes >= self._full_bytes
+        if full == self._reading and not self._closed:
+            self._reading = not full
+            (self._transport.pause if full else self._transport.resume)()
+
+
+def refuse_blank(method: str, content: Iterable[TextInput]) -> None:
+    """Raise WireError (−32602) for content without visible text: strict providers refuse such messages for ever."""
+    if not any(block.text.strip() for block in content):
+        raise WireError(bad_param(method, "$.content", "some of the text must not be blank"))

@@ -1,4 +1,8 @@
-"""Owns the subscriptions of one connection: `event/subscribe`, `event/unsubscribe`, and the sending of `session/events`.
+"""Subscription: its cursor, the handle that it reads through, and what a cursor may be.
+
+Must not know connections; whoever sends asks it for what comes next.
+
+Subscriptions of one connection: `event/subscribe`, `event/unsubscribe`, and the sending of `session/events`.
 
 A subscription is a cursor over a log and a task that moves it when there is news and the client has room. It never holds
 events: a client that does not read has an old cursor, and nothing else.
@@ -8,22 +12,167 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol, TypeAlias
 
-from refold_protocol.errors import InvariantError, RefoldError, SessionHandleClosedError, SessionNotFoundError
-from refold_protocol.ids import SessionId
-from refold_protocol.rpc.errors import WireError, bad_param
-from refold_protocol.rpc.notices import SessionEventsNotice, SessionsChangedNotice, SessionTroubleNotice
-from refold_protocol.rpc.params import EventSubscribeParams, EventUnsubscribeParams
-from refold_protocol.rpc.results import EventSubscribeResult, EventUnsubscribeResult
-from refold_protocol.session.status import phase_of
-from refold_server.rpc.dispatch import AfterEvents, Followed
-from refold_server.rpc.subscription import Subscription, check_cursor, notice_of, wait_for_news
-from refold_server.sessions.reading import reading
-from refold_server.sessions.registry import Sessions
-from refold_server.sessions.views import stands_open
+from msgspec import Raw, Struct
+
+from refold_protocol.errors import (
+    CursorAheadError,
+    CursorDivergedError,
+    InvariantError,
+    RefoldError,
+    SessionHandleClosedError,
+    SessionNotFoundError,
+)
+from refold_protocol.ids import SessionId, WriterId, writer_tail
+from refold_protocol.rpc.wire_errors import WireError, bad_param
+from refold_protocol.session.session_state import phase_of
+from refold_server.rpc.dispatch import AfterEvents, Followed, Handler
+from refold_server.rpc.method import Cursor, request_row
+from refold_server.rpc.notices import SessionEventsNotice, SessionsChangedNotice, SessionTroubleNotice
+from refold_server.sessions.event_tail import Chunks, EventBatch, Tail
+from refold_server.sessions.session_registry import Sessions
+from refold_server.sessions.session_views import reading, stands_open
+from refold_storage.interface import Handle, SessionRecord
+
+Attach: TypeAlias = Callable[["Subscription"], Callable[[], None]]
+"""Has a subscription woken when another process writes its session; gives the function that ends that."""
+
+
+class Subscription:
+    """A cursor, and the handle that it reads through; `stack` gives the handle back. Where the handle is for reading,
+    another process may write, and `attach` is asked to watch that."""
+
+    def __init__(
+        self, session: SessionId, handle: Handle, after: int, chunks: Chunks, stack: AsyncExitStack, attach: Attach
+    ) -> None:
+        self.session = session
+        self.handle = handle
+        self.tail = Tail(handle, after, chunks)
+        self._chunks: Chunks = chunks
+        self.task: asyncio.Task[None] | None = None
+        self.left_at: int | None = None
+        """The tail at which it was told, or known before, that nobody writes the session."""
+        self._stack = stack
+        self._attach = attach
+        self._moved = asyncio.Event()
+        self._watch()
+
+    @property
+    def writer(self) -> WriterId | None:
+        """Whoever writes the session now, as far as the handle knows."""
+        return self.handle.writer or last_writer(self.handle.record)
+
+    async def move(self, handle: Handle, stack: AsyncExitStack) -> None:
+        """Go on behind the last event that was taken, through another handle."""
+        tail, before = self.tail, self._stack
+        self.handle, self.tail, self._stack = handle, Tail(handle, tail.last, self._chunks), stack
+        self._watch()
+        self._moved.set()
+        self._moved = asyncio.Event()
+        tail.close()
+        await before.aclose()
+
+    async def moved_from(self, tail: Tail) -> None:
+        """Wait until the cursor is another one than `tail`."""
+        while self.tail is tail:
+            await self._moved.wait()
+
+    def take(self) -> EventBatch | None:
+        """Give what is to be told next, or None when there is nothing now. Raises SessionHandleClosedError, and
+        SessionNotFoundError when the session was deleted."""
+        self.handle.refresh()
+        return self.tail.take()
+
+    async def close(self) -> None:
+        """Stop looking and give the handle back."""
+        self.tail.close()
+        await self._stack.aclose()
+
+    def _watch(self) -> None:
+        if self.handle.access == "read":
+            self._stack.callback(self._attach(self))
+
+
+async def wait_for_news(tail: Tail, seconds: float | None) -> None:
+    """Wait until there may be news, at most `seconds`: something else is to be told then."""
+    try:
+        async with asyncio.timeout(seconds):
+            await tail.wait()
+    except TimeoutError:  # that is what was asked for
+        return
+
+
+def check_cursor(handle: Handle, after: int, writer: WriterId | None) -> None:
+    """Raise CursorDivergedError or CursorAheadError for a cursor from which this log cannot be told on."""
+    present = handle.writer or last_writer(handle.record)
+    if writer is not None and writer != present:
+        durable = durable_end(handle.record, writer)
+        if after > durable:
+            raise CursorDivergedError(
+                f"writer {writer} did not live to keep events behind {durable}; drop them and subscribe after {durable}",
+                durable=durable,
+            )
+    if after > handle.tail:
+        raise CursorAheadError(f"the log ends at {handle.tail}, before {after}", tail=handle.tail)
+
+
+def durable_end(record: SessionRecord, writer: WriterId) -> int:
+    """Give the last seq that `writer` made durable. Raises WireError for a text that is no writer id."""
+    rows = record.writers
+    for place, (name, _) in enumerate(rows):
+        if name == writer:
+            return rows[place + 1][1] - 1 if place + 1 < len(rows) else record.tail
+    try:
+        return writer_tail(writer)
+    except ValueError:
+        raise WireError(bad_param("event/subscribe", "$.writer", f"{writer!r} is not a writer id")) from None
+
+
+def last_writer(record: SessionRecord) -> WriterId | None:
+    """Give who wrote the last events, None for a log without any."""
+    return record.writers[-1][0] if record.writers else None
+
+
+def notice_of(number: int, writer: WriterId | None, batch: EventBatch, phase: str | None = None) -> SessionEventsNotice:
+    """Give the notification that tells a batch to a subscription."""
+    events = tuple(Raw(line) for line in batch.lines)
+    return SessionEventsNotice(number, events, batch.prev, batch.tail, batch.durable, writer, batch.caught_up, phase)
+
+
+class EventSubscribeResult(Struct, frozen=True, gc=False, omit_defaults=True):
+    """`event/subscribe`. `writer` is absent for a session that nobody ever wrote."""
+
+    subscription: int
+    tail: int
+    durable: int
+    writer: WriterId | None = None
+
+
+class EventUnsubscribeResult(Struct, frozen=True, gc=False):
+    """`event/unsubscribe`: the seq of the last event that was sent. None of the subscription follows this reply."""
+
+    last: int
+
+
+class EventSubscribeParams(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """`event/subscribe`: what comes after the event `after` (−1: from the start; `tail`: from now on). `writer` is the
+    one under which the client learnt of `after`. `chunks`: all of them; while the client keeps up (`live`: those whose
+    message is there already are left out); none."""
+
+    session: SessionId
+    after: Cursor | Literal["tail"]
+    writer: WriterId | None = None
+    chunks: Literal["all", "live", "none"] = "all"
+
+
+class EventUnsubscribeParams(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """`event/unsubscribe`."""
+
+    subscription: int
+
 
 PHASE_SECONDS: Final = 15.0
 """While a turn runs, a notification names its phase at least that often."""
@@ -54,15 +203,25 @@ class Outlet(Protocol):
 class EventMethods:
     """The subscriptions of one connection."""
 
-    def __init__(self, sessions: Sessions, outlet: Outlet, group: asyncio.TaskGroup) -> None:
+    def __init__(
+        self, sessions: Sessions, outlet: Outlet, group: asyncio.TaskGroup, ask_again: Callable[[SessionId], None]
+    ) -> None:
         self._sessions = sessions
         self._outlet = outlet
         self._group = group
+        self._ask_again = ask_again
         self._open: dict[int, Subscription] = {}
         self._last_id = 0
 
+    def handlers(self) -> Mapping[str, Handler]:
+        """Give the handlers by method name."""
+        return {
+            "event/subscribe": self.subscribe,
+            "event/unsubscribe": self.unsubscribe,
+        }
+
     async def subscribe(self, params: EventSubscribeParams) -> Followed:
-        """event/subscribe. The first events follow the reply."""
+        """event/subscribe. The first events follow the reply, then what is open is asked once more."""
         async with AsyncExitStack() as stack:
             handle, _ = await stack.enter_async_context(reading(self._sessions, params.session))
             after = handle.tail if params.after == "tail" else params.after
@@ -74,6 +233,7 @@ class EventMethods:
 
         def begin() -> None:
             subscription.task = self._group.create_task(self._follow(number, subscription))
+            self._ask_again(params.session)
 
         return Followed(EventSubscribeResult(number, handle.tail, handle.durable, subscription.writer), begin)
 
@@ -199,4 +359,11 @@ class _Phases:
 
     def _phase(self) -> str | None:
         live = self._sessions.live(self._session)
-        return None if live is None else phase_of(live.ledger.folds.work)
+        return None if live is None else phase_of(live.session_log.folds.work)
+
+
+METHODS: Final = (
+    request_row("event/subscribe", EventSubscribeParams, EventSubscribeResult, "Follow a session's log."),
+    request_row("event/unsubscribe", EventUnsubscribeParams, EventUnsubscribeResult, "Stop following."),
+)
+"""The methods of this family."""

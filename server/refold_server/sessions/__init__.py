@@ -1,1 +1,1 @@
-"""Live sessions: who owns them, what they know of themselves, how they are opened and closed."""
+"""Live sessions: how they are opened and closed, what they accept, and what is read of them."""

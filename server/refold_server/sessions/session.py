@@ -1,7 +1,7 @@
-"""Owns one live session of this process: its ledger, its loop instance, its turns, and what it accepts from outside.
+"""One live session of this process: its log, its loop instance, its turns, and what it accepts from outside.
 
 Accepting an input and running it are two things: an input is accepted when it is durable; it runs when no turn does, or
-joins the running one. Must not know of connections: any number of clients may act on it, and none is told from here.
+joins the running one. Must not know of connections: any number of clients may act on it, and it notifies none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from refold_protocol.errors import InputUnknownError, LogError, SessionBusyError
 from refold_protocol.ids import InputId, SessionId
-from refold_protocol.session.endings import COMPLETED
+from refold_protocol.session.event_data import COMPLETED
 from refold_protocol.session.events import (
     AbortCause,
     Draft,
@@ -29,18 +29,15 @@ from refold_protocol.session.events import (
     TurnStart,
 )
 from refold_protocol.session.messages import InputBlock, Source, text_content
-from refold_protocol.session.session_state import PendingInput
-from refold_protocol.session.status import Status, status_of
+from refold_protocol.session.session_state import PendingInput, Status, status_of
 from refold_server.clock import new_input_id
-from refold_server.loop.inbox import as_context, waiting
 from refold_server.loop.instance import Instance
-from refold_server.loop.ledger import UNDURABLE, Ledger
-from refold_server.sessions.checking import check_settings
-from refold_server.sessions.settings import PERMISSIONS, PERMISSIONS_NOW, SettingsPatch, patched
-from refold_server.sessions.turns import Spawn, Turns
+from refold_server.requests.session_log import UNDURABLE, SessionLog, as_context, waiting
+from refold_server.sessions.session_settings import PERMISSIONS, PERMISSIONS_NOW, SettingsPatch, check_settings, patched
+from refold_server.sessions.turn_queue import Spawn, Turns
 
 Waits: TypeAlias = Literal["queue", "steer"]
-"""What becomes of a prompt while a turn runs: it runs behind it, or joins it between two steps."""
+"""How a prompt waits while a turn runs: it runs after it, or joins it between two steps."""
 
 
 class Accepted(Struct, frozen=True, gc=False):
@@ -55,17 +52,17 @@ class Session:
     """A session opened for writing. `first` are events that a new session begins with, recorded together with its first
     work and not before."""
 
-    def __init__(self, ledger: Ledger, instance: Instance, spawn: Spawn, first: tuple[Draft, ...] = ()) -> None:
-        self.ledger = ledger
+    def __init__(self, session_log: SessionLog, instance: Instance, spawn: Spawn, first: tuple[Draft, ...] = ()) -> None:
+        self.session_log = session_log
         self.instance = instance
-        self.turns = Turns(instance, spawn)
+        self.turns = Turns(session_log, instance.run_turn, spawn)
         self._first = first
-        self._untold = [one.input for one in ledger.folds.pending if one.source == PERMISSIONS]
+        self._unjoined = [one.input for one in session_log.folds.pending if one.source == PERMISSIONS]
 
     @property
     def id(self) -> SessionId:
         """The session's id."""
-        return self.ledger.handle.id
+        return self.session_log.handle.id
 
     @property
     def closed(self) -> bool:
@@ -73,10 +70,10 @@ class Session:
         return self.turns.closed
 
     def status(self) -> Status:
-        """Give the status: as the log tells it, but `running` from the moment an input was accepted, and `broken` while
+        """Give the status: as the log says, but `running` from the moment an input was accepted, and `broken` while
         the log cannot be written."""
-        status = status_of(self.ledger.folds.work)
-        if self.ledger.handle.trouble is not None:
+        status = status_of(self.session_log.folds.work)
+        if self.session_log.handle.trouble is not None:
             return replace(status, status="broken")
         if status.status == "idle" and self.turns.running is not None:
             return Status("running", self.turns.running)
@@ -88,7 +85,7 @@ class Session:
         """Accept a prompt, make it durable, and start its turn. Gives the input, the turn's number and the input's seq.
 
         Raises SessionBusyError while a turn runs, LogError when the prompt could not be made durable; it is then
-        recorded as withdrawn behind it, so that it never runs later.
+        recorded as withdrawn, so that it never runs later.
         """
         turn = self.turns.take()
         given = self.turns.input = new_input_id()  # from now on it cannot be withdrawn, but interrupted
@@ -103,7 +100,7 @@ class Session:
     async def start_or_wait(
         self, content: tuple[InputBlock, ...], source: Source, how: Waits, key: str | None = None
     ) -> Accepted:
-        """Accept a prompt as `start` does; while a turn runs it is queued behind it or steers it. Raises LogError."""
+        """Accept a prompt as `start` does; while a turn runs it is queued or steers it. Raises LogError."""
         running = self.turns.running
         if running is None and not self.turns.held:
             accepted, turn, seq = await self.start(content, source, key)
@@ -123,8 +120,8 @@ class Session:
             return pending, turn, pending.seq
         self.turns.input = given
         try:
-            if self.append(*self._told_anew()):
-                await self.ledger.flush()  # only what is durable joins the turn
+            if self.append(*self._notice_anew()):
+                await self.session_log.flush()  # only what is durable joins the turn
         except BaseException:
             self.turns.free()
             raise
@@ -134,16 +131,16 @@ class Session:
     async def accepted_before(self, key: str, content: tuple[InputBlock, ...]) -> Accepted | None:
         """Give what was accepted under a client's key, once it is durable; None for a new key. Raises InputUnknownError where
         the key belongs to another prompt, LogError."""
-        event = self.ledger.accepted_by_key(key)
+        event = self.session_log.accepted_by_key(key)
         if event is None or not isinstance(event.data, InputAccepted):
             return None
         given = event.data
         if given.content != content:
             raise InputUnknownError(f"the key {key!r} was used for another prompt in this session", input=given.input)
-        await self.ledger.flush()
-        if self.ledger.accepted_by_key(key) is not event:  # whoever sent it first gave up meanwhile, and it was withdrawn
+        await self.session_log.flush()
+        if self.session_log.accepted_by_key(key) is not event:  # whoever sent it first gave up meanwhile, and it was withdrawn
             return None
-        return Accepted(given.input, event.seq, self.turns.told(event.seq, given))
+        return Accepted(given.input, event.seq, self.turns.answered(event.seq, given))
 
     async def inject(self, content: tuple[InputBlock, ...], source: Source) -> Accepted:
         """Tell the model something without asking anything. It joins the running turn before its next step or end; on an
@@ -151,7 +148,7 @@ class Session:
         accepted = await self._accept("inject", content, source)
         try:
             turn = await self._join_if_idle(accepted)
-        except LogError:  # the injection is on disk, and that its turn is not yet is told as the log's trouble
+        except LogError:  # the injection is on disk, and its turn is not: that is reported as the log's trouble
             turn = None
         return Accepted(accepted.input, accepted.seq, turn)
 
@@ -161,38 +158,40 @@ class Session:
         if pending.input == self.turns.input:
             raise InputUnknownError(f"input {given} started turn {self.turns.running}; interrupt that instead", input=given)
         event = self.append(Draft(InputSettled(given, "withdrawn")))[-1]
-        await self.ledger.flush()
+        await self.session_log.flush()
         return event.seq
 
     async def interrupt(self, turn: int, cause: AbortCause, *, withdraw_queued: bool = False) -> TurnEndReason | None:
-        """Stop a turn; see `Turns.interrupt`. With `withdraw_queued`, what waits behind it is taken back first, but not what
+        """Stop a turn; see `Turns.interrupt`. With `withdraw_queued`, what is queued is taken back first, but not what
         the model must hear of settings that are in force."""
         if withdraw_queued and self.turns.knows(turn):
-            waits = waiting(self.ledger, ("prompt", "steer", "inject"))
+            waits = waiting(self.session_log, ("prompt", "steer", "inject"))
             queued = [one for one in waits if one.input != self.turns.input and one.source != PERMISSIONS]
-            self.ledger.append(*(Draft(InputSettled(one.input, "withdrawn", "the turn was interrupted")) for one in queued))
+            self.session_log.append(
+                *(Draft(InputSettled(one.input, "withdrawn", "the turn was interrupted")) for one in queued)
+            )
         reason = await self.turns.interrupt(turn, cause)
         if withdraw_queued:
-            await self.ledger.flush()  # where the turn had ended before, nothing else made the withdrawals durable
+            await self.session_log.flush()  # where the turn had ended before, nothing else made the withdrawals durable
         return reason
 
     async def configure(self, patch: SettingsPatch) -> tuple[SessionSettings, int]:
         """Change settings from the next request on; give those in force and the seq of their record. Raises what
         `check_settings` raises, and LogError: those before hold again then, since that is what whoever asked goes by."""
-        before = self.ledger.folds.settings
+        before = self.session_log.folds.settings
         settings = patched(before, patch)
         check_settings(self.instance.host, settings, before)
-        told = self._told_of(before, settings)
-        event, *_ = self.append(Draft(settings), *told)[-1 - len(told) :]
+        notice = self._notice_of(before, settings)
+        event, *_ = self.append(Draft(settings), *notice)[-1 - len(notice) :]
         if patch.tools_now:
-            self.instance.thaw_tools()
+            self.instance.model.thaw_tools()
         try:
-            await self.ledger.flush()
+            await self.session_log.flush()
         except (LogError, anyio.get_cancelled_exc_class()):
-            if self.ledger.folds.settings == settings:
-                self.ledger.append(Draft(before), *self._told_of(settings, before), closing=True)
+            if self.session_log.folds.settings == settings:
+                self.session_log.append(Draft(before), *self._notice_of(settings, before), closing=True)
             raise
-        for one in self.ledger.folds.pending:
+        for one in self.session_log.folds.pending:
             if one.source == PERMISSIONS:
                 await self._join_if_idle(one)
         return settings, event.seq
@@ -200,12 +199,12 @@ class Session:
     async def rename(self, title: str, source: Source) -> int:
         """Give the session a title; give the seq of its record. Raises LogError."""
         event = self.append(Draft(SessionTitle(title, source)))[-1]
-        await self.ledger.flush()
+        await self.session_log.flush()
         return event.seq
 
     def append(self, *drafts: Draft) -> tuple[Event, ...]:
-        """Append events from outside the loop, behind what this instance must record before its first own event."""
-        events = self.ledger.append(*self.instance.opening(), *self._first, *drafts)
+        """Append events from outside the loop, after what this instance must record before its first own event."""
+        events = self.session_log.append(*self.instance.opening(), *self._first, *drafts)
         self._first = ()
         return events
 
@@ -222,7 +221,7 @@ class Session:
                 turns.closing = False
                 raise
         turns.close()
-        await self.ledger.handle.close()
+        await self.session_log.handle.close()
 
     async def _accept(
         self,
@@ -234,19 +233,19 @@ class Session:
     ) -> PendingInput:
         self.turns.refuse_closing()
         given = given or new_input_id()
-        anew = () if mode == "inject" and self.turns.running is None else self._told_anew()
+        anew = () if mode == "inject" and self.turns.running is None else self._notice_anew()
         event = self.append(*anew, Draft(InputAccepted(given, mode, content, source, key)))[-1]
         try:
-            await self.ledger.flush()
+            await self.session_log.flush()
         except (LogError, anyio.get_cancelled_exc_class()):
             if self._waits(given):
-                self.ledger.append(Draft(InputSettled(given, "withdrawn", UNDURABLE)), closing=True)
+                self.session_log.append(Draft(InputSettled(given, "withdrawn", UNDURABLE)), closing=True)
             raise
         return PendingInput(given, event.seq, mode, content, source)
 
-    def _told_at_once(self, given: InputId, content: tuple[InputBlock, ...], source: Source) -> tuple[Draft, ...]:
+    def _joined_at_once(self, given: InputId, content: tuple[InputBlock, ...], source: Source) -> tuple[Draft, ...]:
         """Give the drafts of an injection on an idle session: a turn of its own without a step."""
-        turn = self.ledger.folds.work.last_turn + 1
+        turn = self.session_log.folds.work.last_turn + 1
         return (
             Draft(InputAccepted(given, "inject", content, source)),
             Draft(TurnStart(turn, Trigger("injection", source, given))),
@@ -254,29 +253,29 @@ class Session:
             Draft(TurnEnd(turn, COMPLETED)),
         )
 
-    def _told_of(self, before: SessionSettings, now: SessionSettings) -> tuple[Draft, ...]:
-        """Give what tells the model of another permission mode: context, never an edit of the system text. A model that saw
-        nothing yet has nothing to be told."""
+    def _notice_of(self, before: SessionSettings, now: SessionSettings) -> tuple[Draft, ...]:
+        """Give the notice of another permission mode for the model: context, never an edit of the system text. None for a model
+        that saw nothing yet."""
         mode = self.instance.host.permission_mode(now)
-        if self.ledger.folds.horizon.header is None or mode == self.instance.host.permission_mode(before):
+        if self.session_log.folds.request_state.header is None or mode == self.instance.host.permission_mode(before):
             return ()
         content = text_content(PERMISSIONS_NOW[mode])
         given = new_input_id()
         if self.turns.running is None:
-            return (*self._superseded(), *self._told_at_once(given, content, PERMISSIONS))
+            return (*self._superseded(), *self._joined_at_once(given, content, PERMISSIONS))
         return (*self._superseded(), Draft(InputAccepted(given, "inject", content, PERMISSIONS)))
 
     def _superseded(self) -> tuple[Draft, ...]:
-        """Settle what an earlier instance wanted to tell of permissions and could not."""
-        untold = [one for one in self._untold if self._waits(one)]
-        return tuple(Draft(InputSettled(one, "withdrawn", "it is told anew")) for one in untold)
+        """Settle the notices of permissions that joined no history before an earlier instance ended."""
+        unjoined = [one for one in self._unjoined if self._waits(one)]
+        return tuple(Draft(InputSettled(one, "withdrawn", "it is told anew")) for one in unjoined)
 
-    def _told_anew(self) -> tuple[Draft, ...]:
+    def _notice_anew(self) -> tuple[Draft, ...]:
         """Give what stands for that before the first prompt of this instance: the permissions in force, as its own input."""
         superseded = self._superseded()
         if not superseded:
             return ()
-        mode = self.instance.host.permission_mode(self.ledger.folds.settings)
+        mode = self.instance.host.permission_mode(self.session_log.folds.settings)
         content = text_content(PERMISSIONS_NOW[mode])
         return (*superseded, Draft(InputAccepted(new_input_id(), "inject", content, PERMISSIONS)))
 
@@ -284,17 +283,17 @@ class Session:
         """Let an injection join by a turn of its own where no turn runs that it can join; give that turn's number."""
         if self.turns.running is not None or not self._waits(given.input):
             return None
-        turn = self.ledger.folds.work.last_turn + 1
+        turn = self.session_log.folds.work.last_turn + 1
         start = Draft(TurnStart(turn, Trigger("injection", given.source, given.input)))
         self.append(start, as_context(given), Draft(TurnEnd(turn, COMPLETED)))
-        await self.ledger.flush()
+        await self.session_log.flush()
         return turn
 
     def _pending(self, given: InputId) -> PendingInput:
-        for one in self.ledger.folds.pending:
+        for one in self.session_log.folds.pending:
             if one.input == given:
                 return one
         raise InputUnknownError(f"no input {given} waits in this session", input=given)
 
     def _waits(self, given: InputId) -> bool:
-        return any(one.input == given for one in self.ledger.folds.pending)
+        return any(one.input == given for one in self.session_log.folds.pending)

@@ -12,7 +12,7 @@ import anyio.to_thread
 from msgspec import Meta, Struct
 
 from refold_protocol.json_text import compact_json
-from refold_protocol.session.header_types import ToolSchema
+from refold_protocol.session.messages import ToolSchema
 from refold_server.tools.text_change import Change, changeable, present_text, proposal
 from refold_server.tools.text_file import MAX_TEXT
 from refold_server.tools.text_match import Lines, hint, seen_form
@@ -22,6 +22,10 @@ from refold_server.tools.workspace_path import WorkspacePath
 
 _MAX_TOLD: Final = 10
 """Lines that are named where a passage is there several times."""
+
+
+_MAX_PLACES: Final = 100_000
+"""Places that one edit changes: each costs time and memory."""
 
 
 class EditFileParams(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -91,16 +95,17 @@ def _edited(place: WorkspacePath, text: str, params: EditFileParams) -> str:
         raise ToolFailure("TOOL_FAILED", "TextNotFound", reason)
     if not params.replace_all and len(tuple(islice(lines.places(params.old), 2))) > 1:
         raise ToolFailure("TOOL_FAILED", "TextNotUnique", _several(place, lines, params.old))
+    if params.replace_all and (places := lines.count(params.old)) > _MAX_PLACES:
+        raise invalid_arguments(f"old stands at {places:,} places, more than the {_MAX_PLACES:,} that one edit may change")
     if lines.least_length(params.old, params.new, every=params.replace_all) > MAX_TEXT:
         raise invalid_arguments(f"the new text is longer than {MAX_TEXT >> 20} MiB; nothing was changed")
     return lines.replaced(params.old, params.new, every=params.replace_all)
 
 
 def _several(place: WorkspacePath, lines: Lines, old: str) -> str:
-    found = lines.places(old)
-    told = ", ".join(str(lines.line_at(at)) for at in islice(found, _MAX_TOLD))
-    more = sum(1 for _ in found)
-    where = f"{told} and {more:,} more" if more else told
+    told = ", ".join(str(lines.line_at(at)) for at in islice(lines.places(old), _MAX_TOLD))
+    more = lines.count(old) - _MAX_TOLD
+    where = f"{told} and {more:,} more" if more > 0 else told
     return (
         f"{place.shown} holds that text more than once, beginning on lines {where}; "
         "give more of what surrounds the one you mean, or set replaceAll to true"

@@ -2,9 +2,9 @@
 
 The grammar is git's: `*`, `?` and `[…]` within a name, `**` for any number of folders, `/` in front or in the middle to
 anchor, `/` at the end for folders only, `!` to take back, `\\` before a character that means itself. Unlike git, `?` stands
-for a character, not for a byte. The rules are git's, as far as they lie in the workspace: `.git/info/exclude`, then the
-`.gitignore` of each folder from the root down; the deepest file with a matching line decides, in it the last such line. What
-the user's own git configuration excludes is not looked at: two machines would see different trees. Reads no file itself.
+for a character, not for a byte. The rules are git's: those of `core.excludesFile`, `info/exclude`, then the `.gitignore` of
+each folder from the repository's root down; the deepest file with a matching line decides, in it the last such line. Reads no
+file itself.
 
 Patterns come with repositories and from models, so none may take long: names are matched by regular expressions without
 backtracking (`(?>…)`: the first place where a piece between two stars fits is always a right one), folders by the same
@@ -218,6 +218,9 @@ def _member(text: str, place: int) -> tuple[str, int]:
 MAX_RULES_BYTES: Final = 1 << 18
 """Bytes of one file of rules that are read."""
 
+MAX_RULES: Final = 5_000
+"""Rules of one file that are kept, the last ones: each costs time and memory."""
+
 _MAX_ALTERNATIVES: Final = 64
 _BRACES: Final = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
@@ -231,7 +234,9 @@ class Rules(Struct, frozen=True):
 
 def parse_rules(data: bytes, depth: int) -> Rules:
     """Read a file of rules. Never fails: lines that mean nothing are left out, as git does."""
-    lines = data.removeprefix(BYTE_ORDER_MARK).split(b"\n")
+    lines = [line for line in data.removeprefix(BYTE_ORDER_MARK).split(b"\n") if line and not line.startswith(b"#")][
+        -MAX_RULES:
+    ]
     globs = (parse_glob(line.removesuffix(b"\r").decode("utf-8", "surrogateescape")) for line in lines)
     return Rules(depth, tuple(glob for glob in globs if glob is not None))
 

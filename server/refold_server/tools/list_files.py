@@ -14,7 +14,7 @@ import anyio.to_thread
 from msgspec import Meta, Struct
 
 from refold_protocol.json_text import compact_json
-from refold_protocol.session.header_types import ToolSchema
+from refold_protocol.session.messages import ToolSchema
 from refold_server.tools.ignore_rules import is_named, read_globs
 from refold_server.tools.tool import ToolContext, ToolOutput, text_output
 from refold_server.tools.tool_failure import ToolFailure
@@ -88,7 +88,8 @@ def _list(workspace: Workspace, params: ListFilesParams) -> str:
     if len(lines) > MAX_LINES:
         notes.append(f"the first {MAX_LINES:,} of {len(lines):,} names; give a pattern to see others")
     if walk.cut:
-        notes.append(f"not everything was looked at: the tree has more than {MAX_ENTRIES:,} entries, or very deep ones")
+        limits = f"more than {MAX_ENTRIES:,} entries, very deep ones, or rules of what git ignores that take long"
+        notes.append(f"not everything was looked at: the tree has {limits}")
     if walk.unreadable:
         notes.append(f"folders that could not be read: {walk.unreadable:,}")
     return "\n".join([*lines[:MAX_LINES], *(f"[{note}]" for note in notes)])

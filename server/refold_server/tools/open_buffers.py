@@ -122,10 +122,10 @@ class UnsavedTexts:
 
 
 def is_same_text(text: bytes, disk: bytes) -> bool:
-    """Tell whether an editor's text is what a file holds: editors keep no byte order mark, and some end every text with a
-    line break, whether the file has it or not."""
-    held = disk.removeprefix(BYTE_ORDER_MARK)
-    return text == held or (bool(held) and text in (held + b"\n", held + b"\r\n"))
+    """Tell whether an editor's text is what a file holds: editors keep no byte order mark, many keep line ends apart from the
+    text, and some end every text with a line break, whether the file has it or not."""
+    held, plain = disk.removeprefix(BYTE_ORDER_MARK).replace(b"\r\n", b"\n"), text.replace(b"\r\n", b"\n")
+    return plain == held or (bool(held) and plain == held + b"\n")
 
 
 def _place(workspace: Workspace, path: str) -> WorkspacePath | None:

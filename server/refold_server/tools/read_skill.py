@@ -14,7 +14,7 @@ import anyio.to_thread
 from msgspec import Meta, Struct
 
 from refold_protocol.json_text import compact_json
-from refold_protocol.session.header_types import ToolSchema
+from refold_protocol.session.messages import ToolSchema
 from refold_server.tools.skill_index import SKILL_FILE, FrontMatterError, Skill, find_skills, open_in_skill, read_front_matter
 from refold_server.tools.text_file import BYTE_ORDER_MARK, is_binary, read_up_to
 from refold_server.tools.tool import ToolContext, ToolOutput, text_output

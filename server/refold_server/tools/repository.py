@@ -2,22 +2,26 @@
 
 The root is the nearest folder at or above the session's that has a `.git`. The search ends at the user's home folder, and at
 a folder of another owner: what somebody else put above a session's folder is none of its project. Without a `.git` the
-session's folder stands alone. Looks at names and owners only, opens no file, asks no program.
+session's folder stands alone. Of git's own files it reads those alone that say where git's folder is. Asks no program.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
+from refold_server.tools.text_file import read_up_to
 from refold_server.tools.workspace_path import Workspace, WorkspacePath, shown
 
 MAX_LEVELS: Final = 64
 """Folders that the search goes up."""
+
+_OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class Repository(Struct, frozen=True):
@@ -71,6 +75,47 @@ def _root(start: Path, owners: set[int], top: Path | None) -> Path | None:
         if folder == top:
             return None
     return None
+
+
+def git_folder(root: Path) -> Path | None:
+    """Give git's folder of the repository or worktree at `root`: its `.git`, or the folder that a file of that name names."""
+    folder = root / ".git"
+    pointer = small_file(folder)
+    if pointer is None:
+        return folder if folder.is_dir() else None
+    named = _named_folder(pointer, b"gitdir: ")
+    return None if named is None else root / named
+
+
+def common_folder(git: Path) -> Path:
+    """Give the folder that the worktrees of a repository share; for git's folder of the main one that is itself."""
+    pointer = small_file(git / "commondir")
+    named = None if pointer is None else _named_folder(pointer, b"")
+    return git if named is None else git / named
+
+
+def is_git_folder(folder: Path) -> bool:
+    """Tell whether a folder is git's own, whatever it is called: a bare repository, a `--separate-git-dir`, a worktree's."""
+    if not (folder / "HEAD").is_file() and not (folder / "HEAD").is_symlink():
+        return False
+    return (folder / "commondir").is_file() or ((folder / "objects").is_dir() and (folder / "refs").is_dir())
+
+
+def small_file(path: Path, size: int = 4_096) -> bytes | None:
+    """Read a regular file's first bytes; None for anything else."""
+    try:
+        descriptor = os.open(path, _OPEN)
+    except OSError:  # not there, or not for us
+        return None
+    try:
+        return read_up_to(descriptor, size) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    finally:
+        os.close(descriptor)
+
+
+def _named_folder(pointer: bytes, head: bytes) -> str | None:
+    name = pointer.removeprefix(head).rstrip(b"\r\n").replace(b"\0", b"")
+    return os.fsdecode(name) if pointer.startswith(head) and name else None
 
 
 def owner_of(folder: Path) -> int:

@@ -16,7 +16,7 @@ import anyio.to_thread
 from msgspec import Meta, Struct
 
 from refold_protocol.json_text import compact_json
-from refold_protocol.session.header_types import ToolSchema
+from refold_protocol.session.messages import ToolSchema
 from refold_server.tools.line_search import LiteralMatcher, Matcher, RegexMatcher
 from refold_server.tools.open_buffers import OpenBuffer, UnsavedTexts
 from refold_server.tools.text_file import is_binary, read_up_to

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from refold_protocol.errors import ConfigError, InvariantError
-from refold_protocol.session.header_types import ToolSchema
+from refold_protocol.session.messages import ToolSchema
 from refold_server.tools.edit_file import EditFile
 from refold_server.tools.list_files import ListFiles
 from refold_server.tools.read_file import ReadFile
@@ -24,6 +24,10 @@ from refold_server.tools.write_file import WriteFile
 BUILT_IN: Final[tuple[Tool, ...]] = (ListFiles(), ReadFile(), SearchText(), WriteFile(), EditFile(), ReadSkill(), ReadResult())
 """Every tool that comes with refold, in the order in which models are told of them. `read_skill` and `read_result` are last,
 since not every session is offered them: what stands before them is the same bytes for all."""
+
+
+AT_TIMES: Final = frozenset(("read_result", "read_skill"))
+"""Tools that are offered only where there is something for them to read."""
 
 
 class ToolTable:

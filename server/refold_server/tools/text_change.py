@@ -13,6 +13,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import Match, SequenceMatcher
+from itertools import islice
+from pathlib import Path
 from typing import Final, Literal, cast
 
 import anyio
@@ -24,6 +26,7 @@ from refold_protocol.session.events import ApprovalSubject
 from refold_protocol.session.messages import text_content
 from refold_server.tools.atomic_write import is_writable, make_file, replace_file, stale
 from refold_server.tools.open_buffers import OpenBuffer, UnsavedTexts
+from refold_server.tools.repository import MAX_LEVELS, is_git_folder
 from refold_server.tools.text_file import BYTE_ORDER_MARK, MAX_TEXT, digest, read_up_to
 from refold_server.tools.tool import Proposal, ToolContext, ToolOutput
 from refold_server.tools.tool_failure import ToolFailure, invalid_arguments
@@ -170,11 +173,18 @@ class Change(Struct, frozen=True):
 def changeable(context: ToolContext, path: str) -> WorkspacePath:
     """Resolve a path that may be written to. Raises ToolFailure."""
     place = context.workspace.locate(path)
-    if any(part.casefold() == ".git" for part in place.parts):
+    if any(part.casefold() == ".git" for part in place.parts) or _is_in_git_folder(context.workspace.root, place):
         raise ToolFailure("DENIED", "GitInternals", f"{place.shown} belongs to git itself; no tool writes there")
     if path.endswith("/"):
         raise invalid_arguments(f"{place.shown}/ names a folder, not a file")
     return place
+
+
+def _is_in_git_folder(root: Path, place: WorkspacePath) -> bool:
+    """Tell whether a place lies in a folder that is git's own under another name, the workspace itself and those above it
+    included: what stands there runs with the next `git` command."""
+    whole = Path(os.path.realpath(root)).joinpath(*place.parts)
+    return any(is_git_folder(folder) for folder in islice(whole.parents, MAX_LEVELS))
 
 
 async def present_text(context: ToolContext, place: WorkspacePath) -> PresentText:

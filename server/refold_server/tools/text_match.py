@@ -39,13 +39,17 @@ class Lines:
             yield at
             at = self.seen.find(wanted, at + 1)
 
+    def count(self, old: str) -> int:
+        """Count the passages `old` that lie beside each other, in one pass: of those that overlap one counts."""
+        return self.seen.count(seen_form(old))
+
     def line_at(self, place: int) -> int:
         """Give the number of the line, from 1, in which a place of `seen` lies."""
         return self.seen.count("\n", 0, place) + 1
 
     def least_length(self, old: str, new: str, *, every: bool) -> int:
         """Give the characters that the text of `replaced` has at least, without making it: it may not fit in memory."""
-        return (self.seen.count(seen_form(old)) if every else 1) * len(seen_form(new))
+        return (self.count(old) if every else 1) * len(seen_form(new))
 
     def replaced(self, old: str, new: str, *, every: bool) -> str:
         """Give the text with `new` in the place of the first passage that is `old`, or of every one."""

@@ -10,8 +10,11 @@ repair what it is told.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol, TypeVar, runtime_checkable
+from contextlib import suppress
+from typing import Any, Final, Protocol, TypeVar, cast, runtime_checkable
 
 import msgspec
 from msgspec import Struct, field
@@ -20,8 +23,7 @@ from refold_protocol.errors import InvalidJsonError
 from refold_protocol.ids import CallId
 from refold_protocol.json_text import JsonText, parse_strict, repair_surrogates
 from refold_protocol.session.events import ApprovalSubject
-from refold_protocol.session.header_types import ToolSchema
-from refold_protocol.session.messages import ResultBlock, text_content
+from refold_protocol.session.messages import ResultBlock, ToolSchema, text_content
 from refold_server.tools.open_buffers import NO_BUFFERS, OpenBuffers
 from refold_server.tools.skill_index import SkillFolders
 from refold_server.tools.text_file import SeenTexts
@@ -134,7 +136,7 @@ def read_arguments(tool: str, text: str, params: type[_Params]) -> _Params:
     if not isinstance(value, dict):
         raise invalid_arguments(f"the arguments of {tool} must be a JSON object")
     try:
-        return msgspec.convert(value, params)
+        return _converted(cast("dict[str, Any]", value), params)
     except msgspec.ValidationError as error:
         reason = repair_surrogates(str(error)).removeprefix("Object ")
         raise invalid_arguments(f"wrong arguments of {tool}: {reason}. It takes {_described(params)}.") from None
@@ -144,6 +146,34 @@ def read_arguments(tool: str, text: str, params: type[_Params]) -> _Params:
         said = first_line(error)
         reason = repair_surrogates(f"{type(error).__name__}: {said}" if said else type(error).__name__)
         raise ToolFailure("TOOL_FAILED", type(error).__name__, f"{tool} failed to read its arguments: {reason}") from None
+
+
+def _converted(value: dict[str, Any], params: type[_Params]) -> _Params:
+    """Convert arguments; numbers, booleans and null that a model wrote as text are taken for what they say. Raises
+    ValidationError, which speaks of the arguments as they came."""
+    try:
+        return msgspec.convert(value, params)
+    except msgspec.ValidationError:
+        types = {row.encode_name: row.type for row in msgspec.structs.fields(params)}
+        taken = {key: _unquoted(one, types[key]) if key in types else one for key, one in value.items()}
+        with suppress(msgspec.ValidationError):
+            return msgspec.convert(taken, params)
+        raise
+
+
+def _unquoted(value: object, wanted: Any) -> object:
+    """Give the number or boolean that a text is written exactly like, where that is `wanted`; else the value itself."""
+    if not isinstance(value, str) or _PLAIN.fullmatch(value.strip()) is None:
+        return value
+    meant: object = json.loads(value.strip().lower())
+    try:
+        msgspec.convert(value, wanted)
+    except msgspec.ValidationError:
+        return meant
+    return value
+
+
+_PLAIN: Final = re.compile(r"-?(?:0|[1-9]\d{0,15})(?:\.\d{1,15})?|[Tt]rue|[Ff]alse")
 
 
 def _described(params: type[Struct]) -> str:

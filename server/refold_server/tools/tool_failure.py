@@ -17,6 +17,8 @@ from typing import Any, Final
 
 import anyio
 
+from refold_server.secret_text import SECRETS
+
 CODES: Final[dict[str, str]] = {
     "UNKNOWN_TOOL": "no tool of that name",
     "INVALID_ARGUMENTS": "the arguments are not strict JSON, or not what the tool takes",
@@ -64,9 +66,10 @@ def is_own_fault(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """Give the first line of what an exception says, empty where it says nothing or cannot be printed: it may be anybody's."""
+    """Give the first line of what an exception says, without secrets; empty where it says nothing or cannot be printed: it may
+    be anybody's."""
     try:
-        return str.strip(str(error)).split("\n", 1)[0]
+        return SECRETS.scrub(str.strip(str(error)).split("\n", 1)[0])
     except Interrupted:
         raise
     except BaseException:  # noqa: BLE001 - printing it runs its code, whose fault says no more than silence would

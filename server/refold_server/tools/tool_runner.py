@@ -16,7 +16,8 @@ from refold_protocol.errors import InvalidJsonError
 from refold_protocol.json_text import JsonText, check_json, compact_json, repair_surrogates
 from refold_protocol.session.events import ApprovalSubject, ToolErrorInfo
 from refold_protocol.session.messages import ImageBlock, ResultBlock, TextBlock, text_content
-from refold_server.tools.session_tools import ToolTable
+from refold_server.secret_text import SECRETS
+from refold_server.tools.session_tools import AT_TIMES, ToolTable
 from refold_server.tools.tool import Proposal, ProposingTool, Tool, ToolContext, ToolOutput, read_arguments
 from refold_server.tools.tool_failure import ToolFailure, first_line, is_own_fault
 from refold_server.tools.tool_output import settle
@@ -45,7 +46,7 @@ def prepare(registry: ToolTable, name: str, arguments: str) -> PreparedCall:
     """Find the tool and read the arguments' text. Raises ToolFailure UNKNOWN_TOOL or INVALID_ARGUMENTS."""
     tool = registry.find(name)
     if tool is None:
-        known = ", ".join(registry.names) or "none"
+        known = ", ".join(name for name in registry.names if name not in AT_TIMES) or "none"
         raise ToolFailure("UNKNOWN_TOOL", "UnknownTool", f"there is no tool {name!r}; the tools are: {known}")
     return PreparedCall(tool, read_arguments(name, arguments, tool.params))
 
@@ -117,8 +118,8 @@ async def _guarded(name: str, work: Callable[[], Awaitable[ToolOutput]], context
 
 def failed(failure: ToolFailure, limit: int = _MAX_REASON) -> ToolAnswer:
     """Give the answer that tells a failure to the model."""
-    info = ToolErrorInfo(name=repair_surrogates(failure.name), code=failure.code)
-    return ToolAnswer(settle(text_content(failure.message), limit), True, info)
+    info = ToolErrorInfo(name=SECRETS.scrub(repair_surrogates(failure.name)), code=failure.code)
+    return ToolAnswer(settle(text_content(SECRETS.scrub(failure.message)), limit), True, info)
 
 
 def _answer(output: ToolOutput, limit: int) -> ToolAnswer:

@@ -131,7 +131,10 @@ class Workspace:
         except (OSError, RuntimeError):  # RuntimeError: a loop of links
             root = None
         if root is None or not root.is_dir():
-            message = f"the workspace {shown(str(self.root))} is not there any more"
+            message = (
+                f"the workspace {shown(str(self.root))} is not there any more; if it was moved or renamed, the user can go on "
+                "with this session in its new place (refold run --session ID there)"
+            )
             raise ToolFailure("TOOL_FAILED", "WorkspaceMissing", message)
         return root
 

@@ -11,7 +11,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from refold_protocol.json_text import compact_json
-from refold_protocol.session.header_types import ToolSchema
+from refold_protocol.session.messages import ToolSchema
 from refold_server.tools.text_change import Change, PresentText, changeable, present_text, proposal
 from refold_server.tools.text_file import BYTE_ORDER_MARK
 from refold_server.tools.text_match import has_crlf_only

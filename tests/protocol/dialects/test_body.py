@@ -7,7 +7,7 @@ from hashlib import sha256
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.dialects.body import Body, BodyFragments
+from refold_protocol.dialects.growing_body import Body, BodyFragments
 
 
 @given(st.lists(st.lists(st.binary(min_size=1, max_size=4), max_size=3), max_size=5))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from refold_protocol.session.chunks import assemble
 from refold_protocol.session.messages import BlockEnd, BlockStart, Chunk, FinishChunk, ToolCallBlock
 from tests.support.chat_stream import DONE, arguments_in, call, calls, chunk, decode, text
 
+PATH = '{"path":"a.txt"}'
+A = ("c0", "read", PATH)
 SHAPES: dict[str, tuple[list[dict[str, Any]], list[tuple[str | None, str, str]]]] = {
     "A-07a interleaved": (
         [
@@ -64,7 +67,43 @@ SHAPES: dict[str, tuple[list[dict[str, Any]], list[tuple[str | None, str, str]]]
         [call(0, "c0", "", '{"pa'), call(0, None, "read", 'th":"a.txt"}')],
         [("c0", "read", '{"path":"a.txt"}')],
     ),
-    "never a name": ([call(0, "c0", None, "{}"), call(0, "c0", "", "")], []),
+    "{} first": ([call(0, "c0", "read", "{}"), call(0, None, None, '{"path":'), call(0, None, None, '"a.txt"}')], [A]),
+    "an object {} first": ([call(0, "c0", "read", {}), call(0, None, None, '{"path":"a.txt"}')], [A]),
+    "{} in two pieces first": (
+        [call(0, "c0", "read", "{"), call(0, None, None, "}"), call(0, None, None, '{"path":"a.txt"}')],
+        [A],
+    ),
+    "{} alone": ([call(0, "c0", "list", "{"), call(0, None, None, " }")], [("c0", "list", "{ }")]),
+    "whole arguments twice": (
+        [call(0, "c0", "read", '{"path":'), call(0, None, None, '"a.txt"}'), call(0, None, None, PATH)],
+        [A],
+    ),
+    "again under the next index": ([call(0, "c0", "read", PATH), call(1, "c0", "read", ""), call(1, "c0", None, PATH)], [A]),
+    "again without an index": ([call(0, "c0", "read", PATH), call(None, "c0", "read", PATH)], [A]),
+    "again, encoded twice": ([call(0, "c0", "read", PATH), call(0, "c0", "read", json.dumps(PATH))], [A]),
+    "again, with other blanks": ([call(0, "c0", "read", PATH), call(1, "c0", "read", '{ "path": "a.txt" }')], [A]),
+    "encoded twice": ([call(0, "c0", "read", '"{\\"path\\":'), call(0, None, None, '\\"a.txt\\"}"')], [A]),
+    "a header again, without arguments": ([call(0, "c0", "read", PATH), call(1, "c0", "read", "")], [A]),
+    "the same id, other arguments": (
+        [call(0, "c0", "read", PATH), call(0, "c0", "read", '{"path":"b.txt"}')],
+        [A, ("c0", "read", '{"path":"b.txt"}')],
+    ),
+    "one index, no ids, one tool": (
+        [call(0, "", "read", PATH), call(0, "", "read", '{"path":"b.txt"}')],
+        [(None, "read", PATH), (None, "read", '{"path":"b.txt"}')],
+    ),
+    "one index, no ids, two tools": (
+        [call(0, None, "list", ""), call(0, None, "read", PATH)],
+        [(None, "list", ""), (None, "read", PATH)],
+    ),
+    "braces in a text": (
+        [call(0, "c0", "write", '{"text":"}'), call(0, None, None, '{"'), call(0, None, None, "}")],
+        [("c0", "write", '{"text":"}{"}')],
+    ),
+    "other arguments without a name are no call that runs": (
+        [call(0, "c0", "read", PATH), call(0, None, "", '{"path":"b.txt"}')],
+        [("c0", "read", PATH + '{"path":"b.txt"}')],
+    ),
     "no arguments": ([call(0, "c0", "read", None)], [("c0", "read", "")]),
     "null arguments": ([{"id": "c0", "function": {"name": "read", "arguments": None}}], [("c0", "read", "")]),
     "no index, interleaved": (

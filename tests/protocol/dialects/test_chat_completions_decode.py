@@ -8,8 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.dialects.chat_completions import StreamDecoder
-from refold_protocol.session.messages import BlockEnd, BlockStart, FinishChunk, ReasoningDelta, TextDelta
+from refold_protocol.dialects.chat_completions import ChatCompletionsDecoder, resolve_options
+from refold_protocol.session.chunks import assemble
+from refold_protocol.session.messages import (
+    BlockEnd,
+    BlockStart,
+    FinishChunk,
+    ReasoningBlock,
+    ReasoningDelta,
+    TextBlock,
+    TextDelta,
+)
 from tests.support.chat_stream import (
     DONE,
     call,
@@ -41,7 +50,7 @@ def test_a_reply_is_a_block_of_text_and_a_finish() -> None:
 
 
 def test_chunks_are_given_as_soon_as_their_event_is_complete() -> None:
-    decoder = StreamDecoder()
+    decoder = ChatCompletionsDecoder()
     first = text("a")
     assert decoder.feed(first[:-1]) == []
     assert decoder.feed(first[-1:]) == [BlockStart(0, "text"), TextDelta(0, "a")]
@@ -120,14 +129,14 @@ def test_the_marker_without_a_finish_reason_ends_a_reply_without_calls() -> None
 
 def test_a_connection_that_breaks_after_the_finish_reason_takes_nothing() -> None:
     """A-13c: what waits for the end of its line is dropped then."""
-    decoder = StreamDecoder()
+    decoder = ChatCompletionsDecoder()
     decoder.feed(text("x") + chunk({}, "stop") + b'data: {"choi')
     assert decoder.complete
     assert decoder.close(cut=True)[-1] == FinishChunk("stop")
 
 
 def test_nothing_after_the_marker_counts() -> None:
-    decoder = StreamDecoder()
+    decoder = ChatCompletionsDecoder()
     assert decoder.feed(reply("x") + text("y"))[-1] == FinishChunk("stop")
     assert decoder.done
     assert decoder.feed(text("z") + b"data: rubbish\n\n") == decoder.close() == []
@@ -139,8 +148,9 @@ def test_nothing_after_the_marker_counts() -> None:
         ("stop", FinishChunk("stop")),
         ("length", FinishChunk("length")),
         ("content_filter", FinishChunk("content-filter")),
-        ("tool_calls", FinishChunk("tool-calls")),
-        ("model_length", FinishChunk("other", "model_length")),
+        ("model_length", FinishChunk("length", "model_length")),
+        ("end_turn", FinishChunk("stop", "end_turn")),
+        ("eager", FinishChunk("other", "eager")),
     ],
 )
 def test_finish_reasons_are_translated_or_kept(reason: str, finish: FinishChunk) -> None:
@@ -177,5 +187,40 @@ def test_a_lone_half_becomes_a_replacement_character_before_the_chunk_is_given()
 
 @given(st.lists(st.sampled_from(["a", "那", "🙂", "\ud83d", "\ude42", '"', "\\", "\n"]), max_size=8))
 def test_whatever_halves_come_every_chunk_is_valid_unicode(pieces: list[str]) -> None:
+    pieces = ["a", *pieces]
     stream = b"".join(b'data: {"choices":[{"delta":{"content":' + json.dumps(piece).encode() + b"}}]}\n\n" for piece in pieces)
     text_in(decode(stream + chunk({}, "stop"))).encode()
+
+
+THINKS = chunk({"content": "<thi"}) + chunk({"content": "nk>hm</th"}) + chunk({"content": "ink>\n\n4"})
+
+
+def contents(data: bytes, way: str) -> list[tuple[str, str]]:
+    decoder = ChatCompletionsDecoder(options=resolve_options({"reasoning_tags": way}))
+    blocks = assemble([*decoder.feed(data), *decoder.close()]).content
+    return [(type(block).__name__, block.text) for block in blocks if isinstance(block, TextBlock | ReasoningBlock)]
+
+
+def test_thinking_between_tags_at_the_head_of_the_text_is_thinking() -> None:
+    data = THINKS + chunk({}, "stop") + DONE
+    assert contents(data, "head") == [("ReasoningBlock", "hm"), ("TextBlock", "4")]
+    assert contents(data, "off") == [("TextBlock", "<think>hm</think>\n\n4")]
+
+
+def test_a_template_that_opens_the_tag_itself_is_an_option() -> None:
+    data = chunk({"content": "hm</think>4"}) + chunk({}, "stop") + DONE
+    assert contents(data, "open") == [("ReasoningBlock", "hm"), ("TextBlock", "4")]
+    assert contents(data, "head") == [("TextBlock", "hm</think>4")]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_what_was_held_back_of_a_head_comes_before_a_call_and_before_a_cut(size: int) -> None:
+    options = resolve_options({})
+    decoder = ChatCompletionsDecoder(options=options)
+    data = chunk({"content": "<thi"}) + calls(call(0, "c", "read_file", "{}")) + chunk({}, "tool_calls") + DONE
+    content = assemble([one for at in range(0, len(data), size) for one in decoder.feed(data[at : at + size])]).content
+    assert [type(block).__name__ for block in content] == ["TextBlock", "ToolCallBlock"]
+    cut = ChatCompletionsDecoder(options=options)
+    chunks = [*cut.feed(chunk({"content": "<think>hm </thi"})), *cut.close(cut=True)]
+    assert assemble(chunks).content == (ReasoningBlock("hm </thi"),)
+    assert cut.failure is not None

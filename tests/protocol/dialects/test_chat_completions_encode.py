@@ -10,30 +10,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refold_protocol.dialects.chat_completions import ENCODER, BodyEncoder, encode
+from refold_protocol.dialects.chat_completions import ENCODER, ChatCompletionsEncoder, encode, moved_end, resolve_options
 from refold_protocol.errors import BlobUnknownError
 from refold_protocol.json_text import JsonText
+from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.events import EncoderId
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
 from refold_protocol.session.messages import (
     Block,
+    CallConfig,
+    EpochHeader,
     ImageBlock,
     Message,
     ReasoningBlock,
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
+    ToolSchema,
     text_content,
 )
 from refold_protocol.session.request import Request
-from refold_protocol.session.tape import Tape
 from tests.support.requests import BLOBS, PNG, header, headers, history, requests, user
 
 
 def sent(*messages: Message, options: str | None = None) -> list[dict[str, Any]]:
     """Give the wire messages of a history, parsed."""
     config = CallConfig("p", "m", "chat-completions", dialect_options=None if options is None else JsonText(options))
-    return json.loads(encode(Request(EpochHeader(config), Tape(messages)), BLOBS))["messages"]
+    return json.loads(encode(Request(EpochHeader(config), AppendOnlyList(messages)), BLOBS))["messages"]
 
 
 def assistant(*blocks: Block) -> Message:
@@ -66,7 +68,7 @@ def test_a_whole_body_byte_for_byte() -> None:
         Message("user", (ToolResultBlock("c1", text_content("No such file"), is_error=True),)),
         assistant(TextBlock("Sorry.")),
     ]
-    body = encode(Request(EpochHeader(config, "Be brief.", (tool,), prefix), Tape(messages)), {})
+    body = encode(Request(EpochHeader(config, "Be brief.", (tool,), prefix), AppendOnlyList(messages)), {})
     assert body.decode() == (
         '{"model":"chain","stream":true,"stream_options":{"include_usage":true},"max_completion_tokens":1024,'
         '"temperature":0.5,"top_p":1.0,"stop":["END"],"reasoning_effort":"low",'
@@ -82,7 +84,7 @@ def test_a_whole_body_byte_for_byte() -> None:
 
 
 def test_the_smallest_body() -> None:
-    body = encode(Request(EpochHeader(CallConfig("p", "m", "chat-completions")), Tape()), {})
+    body = encode(Request(EpochHeader(CallConfig("p", "m", "chat-completions")), AppendOnlyList()), {})
     assert body == b'{"model":"m","stream":true,"stream_options":{"include_usage":true},"messages":[]}'
 
 
@@ -103,8 +105,8 @@ def test_an_image_makes_the_content_a_list_with_a_data_url() -> None:
 
 
 def test_an_image_whose_bytes_are_missing_is_an_error_that_names_it() -> None:
-    encoder = BodyEncoder()
-    tape = Tape([user("a")])
+    encoder = ChatCompletionsEncoder()
+    tape = AppendOnlyList([user("a")])
     encoder.encode(Request(header(), tape), {})
     picture = Request(header(), tape.then(user("b")).then(Message("user", (ImageBlock("image/png", PNG),))))
     with pytest.raises(BlobUnknownError, match=PNG):
@@ -157,14 +159,17 @@ def test_an_extra_member_takes_the_place_of_a_scalar() -> None:
     config = CallConfig(
         "p", "m", "chat-completions", temperature=0.5, extra=JsonText('{"temperature":1,"stream_options":null}')
     )
-    body = encode(Request(EpochHeader(config), Tape()), {})
+    body = encode(Request(EpochHeader(config), AppendOnlyList()), {})
     assert body == b'{"model":"m","stream":true,"temperature":1,"stream_options":null,"messages":[]}'
 
 
 def test_usage_is_not_asked_for_where_the_setting_says_so() -> None:
     options = JsonText('{"maxTokensField":"max_tokens","toolOnlyContent":"null","includeUsage":false}')
     config = CallConfig("p", "m", "chat-completions", dialect_options=options, max_tokens=5)
-    assert encode(Request(EpochHeader(config), Tape()), {}) == b'{"model":"m","stream":true,"max_tokens":5,"messages":[]}'
+    assert (
+        encode(Request(EpochHeader(config), AppendOnlyList()), {})
+        == b'{"model":"m","stream":true,"max_tokens":5,"messages":[]}'
+    )
 
 
 @settings(max_examples=40)
@@ -180,22 +185,22 @@ def test_every_body_is_json_with_the_messages_last(asked: Request) -> None:
 def test_a_longer_history_keeps_every_byte_up_to_the_closing_brackets(
     fixed: EpochHeader, first: list[Message], more: list[Message]
 ) -> None:
-    shorter = encode(Request(fixed, Tape(first)), BLOBS)
-    longer = encode(Request(fixed, Tape([*first, *more])), BLOBS)
-    assert longer.startswith(shorter.removesuffix(b"]}"))
+    before, after = Request(fixed, AppendOnlyList(first)), Request(fixed, AppendOnlyList([*first, *more]))
+    shorter, longer = encode(before, BLOBS), encode(after, BLOBS)
+    assert longer.startswith(shorter[: len(shorter) - moved_end(before, after)])
 
 
 @settings(max_examples=40)
-@given(headers(), history(), st.data())
+@given(headers(("as-they-come",)), history(), st.data())
 def test_what_a_message_becomes_never_depends_on_its_place(
     fixed: EpochHeader, messages: list[Message], data: st.DataObject
 ) -> None:
-    alone = {at: encode(Request(fixed, Tape([message])), BLOBS) for at, message in enumerate(messages)}
-    empty = encode(Request(fixed, Tape()), BLOBS).removesuffix(b"]}")
+    alone = {at: encode(Request(fixed, AppendOnlyList([message])), BLOBS) for at, message in enumerate(messages)}
+    empty = encode(Request(fixed, AppendOnlyList()), BLOBS).removesuffix(b"]}")
     pieces = [body.removesuffix(b"]}").removeprefix(empty).removeprefix(b",") for body in alone.values()]
     start = empty if empty.endswith(b'"messages":[') else empty + b","
     expected = start + b",".join(piece for piece in pieces if piece) + b"]}"
-    assert encode(Request(fixed, Tape(messages)), BLOBS) == (expected if any(pieces) else empty + b"]}")
+    assert encode(Request(fixed, AppendOnlyList(messages)), BLOBS) == (expected if any(pieces) else empty + b"]}")
 
 
 @settings(max_examples=40)
@@ -204,13 +209,13 @@ def test_encoding_step_by_step_gives_the_bytes_of_encoding_from_nothing(
     choices: list[EpochHeader], steps: list[tuple[list[Message], int]]
 ) -> None:
     """Appends, replaces (a tape of its own) and changes of the header, in any order."""
-    encoder = BodyEncoder()
-    tape: Tape[Message] = Tape()
+    encoder = ChatCompletionsEncoder()
+    tape: AppendOnlyList[Message] = AppendOnlyList()
     for new, choice in steps:
         if choice == 0:
-            tape = Tape(tape[: len(tape) // 2])
+            tape = AppendOnlyList(tape[: len(tape) // 2])
         elif choice == 1:
-            tape = Tape([user("summary"), *tape[2:]])
+            tape = AppendOnlyList([user("summary"), *tape[2:]])
         for message in new:
             tape = tape.then(message)
         asked = Request(choices[choice % len(choices)], tape)
@@ -221,17 +226,38 @@ def test_encoding_step_by_step_gives_the_bytes_of_encoding_from_nothing(
 
 def test_of_a_history_that_grew_only_the_new_messages_are_encoded() -> None:
     """Shown by images: the bytes of old ones are not asked for again."""
-    encoder = BodyEncoder()
-    tape = Tape([Message("user", (ImageBlock("image/png", PNG),))])
+    encoder = ChatCompletionsEncoder()
+    tape = AppendOnlyList([Message("user", (ImageBlock("image/png", PNG),))])
     encoder.encode(Request(header(), tape), BLOBS)
     longer = Request(header(), tape.then(user("next")))
     assert encoder.encode(longer, {}).data == encode(longer, BLOBS)
 
 
 def test_going_back_to_a_shorter_history_encodes_that_history() -> None:
-    encoder = BodyEncoder()
-    short_tape: Tape[Message] = Tape([user("a")])
+    encoder = ChatCompletionsEncoder()
+    short_tape: AppendOnlyList[Message] = AppendOnlyList([user("a")])
     long_tape = short_tape.then(user("b"))
     for tape in (long_tape, short_tape, short_tape.then(user("c"))):
         asked = Request(header(), tape)
         assert encoder.encode(asked, {}).data == encode(asked, {})
+
+
+@pytest.mark.parametrize(
+    ("history", "message"),
+    [
+        ("tags", {"role": "assistant", "content": "<think>\nhm\n</think>\n\n4"}),
+        ("field", {"role": "assistant", "content": "4", "reasoning_content": "hm"}),
+        ("omit", {"role": "assistant", "content": "4"}),
+    ],
+)
+def test_thinking_goes_back_as_the_option_says(history: str, message: dict[str, Any]) -> None:
+    options = resolve_options({"reasoning_history": history})
+    asked = Message("user", (TextBlock("2+2"),))
+    assert sent(asked, assistant(ReasoningBlock("hm"), TextBlock("4")), options=options)[1] == message
+
+
+def test_thinking_before_calls_goes_back_with_them() -> None:
+    reply = assistant(ReasoningBlock("hm"), ToolCallBlock("c1", "read_file", "{}"))
+    tags, field = (sent(reply, options=resolve_options({"reasoning_history": way}))[-1] for way in ("tags", "field"))
+    assert (tags["content"], len(tags["tool_calls"])) == ("<think>\nhm\n</think>\n\n", 1)
+    assert (field["content"], field["reasoning_content"]) == (None, "hm")

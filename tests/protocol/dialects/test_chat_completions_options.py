@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from refold_protocol.dialects.chat_completions import Options, check_extra, resolve_options
-from refold_protocol.dialects.chat_completions_options import extra_members, read_options
+from refold_protocol.dialects.chat_completions import Options, check_extra, extra_members, read_options, resolve_options
 from refold_protocol.errors import ConfigError
 from refold_protocol.json_text import JsonText
 
+FIRST = '{"maxTokensField":"max_tokens","toolOnlyContent":"null","includeUsage":true}'
+"""What the first release recorded."""
 
-def test_resolved_options_hold_every_field_in_a_fixed_order() -> None:
-    assert resolve_options({}) == '{"maxTokensField":"max_tokens","toolOnlyContent":"null","includeUsage":true}'
+
+def test_a_new_session_asks_for_what_the_strictest_server_takes() -> None:
+    assert (
+        resolve_options({})
+        == FIRST[:-1] + ',"roles":"in-turn","callIds":"nine","toolNames":"safe","reasoningTags":"head","textCalls":"whole"}'
+    )
+
+
+def test_a_recorded_text_without_the_later_fields_means_what_was_done_then() -> None:
+    assert read_options(JsonText(FIRST)) == read_options(None) == Options()
+    assert not Options().in_turn
+    asked: dict[str, object] = {"roles": "as-they-come", "call_ids": "as-given", "tool_names": "as-given", "stream": True}
+    asked |= {"reasoning_tags": "off", "reasoning_history": "omit", "text_calls": "off"}
+    assert resolve_options(asked) == FIRST
 
 
 def test_keys_may_be_spelled_as_in_toml_or_as_in_json() -> None:
@@ -29,8 +44,10 @@ def test_unknown_keys_and_wrong_values_are_refused_by_name(settings: dict[str, o
 
 
 def test_options_are_read_as_they_were_written() -> None:
-    assert read_options(resolve_options({"include_usage": False})) == Options(include_usage=False)
-    assert read_options(None) == Options()
+    strict: dict[str, Any] = {"roles": "in-turn", "call_ids": "nine", "tool_names": "safe"}
+    wanted = Options(include_usage=False, **strict, reasoning_tags="head", text_calls="whole")
+    assert read_options(resolve_options({"include_usage": False})) == wanted
+    assert read_options(resolve_options({"stream": False})).stream is False
 
 
 def test_recorded_options_that_this_release_does_not_know_are_refused() -> None:

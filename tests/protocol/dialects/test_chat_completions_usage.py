@@ -88,8 +88,43 @@ def test_cached_tokens_are_taken_out_of_the_prompt(more: dict[str, Any]) -> None
 
 
 def test_a_cached_count_above_the_prompts_cannot_be_inside_it() -> None:
-    stream = HI + chunk({}, "stop", usage=told(129, 16, prompt_tokens_details={"cached_tokens": 2400})) + DONE
-    assert usage_in(decode(stream))[0].usage.prompt_tokens == 2529
+    usage = {"prompt_tokens": 129, "completion_tokens": 16, "prompt_tokens_details": {"cached_tokens": 2400}}
+    assert usage_in(decode(HI + chunk({}, "stop", usage=usage) + DONE))[0].usage.prompt_tokens == 2529
+
+
+def test_the_total_says_what_a_cached_count_above_the_prompt_is() -> None:
+    more = {"prompt_tokens_details": {"cached_tokens": 161}}
+    inside = usage_in(decode(HI + chunk({}, "stop", usage=told(7, 8, **more)) + DONE))[0].usage
+    assert (inside.prompt_tokens, inside.total_tokens) == (7, 15)
+    outside = usage_in(decode(HI + chunk({}, "stop", usage=told(7, 8, **more) | {"total_tokens": 176}) + DONE))[0].usage
+    assert (outside.prompt_tokens, outside.total_tokens) == (168, 176)
+
+
+def test_the_total_says_where_thinking_is_counted() -> None:
+    more = {"completion_tokens_details": {"reasoning_tokens": 196}}
+    outside = usage_in(decode(HI + chunk({}, "stop", usage=told(291, 26, **more) | {"total_tokens": 513}) + DONE))[0].usage
+    assert (outside.output_tokens, outside.reasoning_tokens, outside.total_tokens) == (222, 196, 513)
+    inside = usage_in(decode(HI + chunk({}, "stop", usage=told(291, 222, **more)) + DONE))[0].usage
+    assert (inside.output_tokens, inside.total_tokens) == (222, 513)
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        b'{"prompt_tokens":40,"completion_tokens":10,"tokens_per_second":Infinity}',
+        b'{"prompt_tokens":40.0,"completion_tokens":"10","prompt_tokens_details":7}',
+        b'{"prompt_tokens":40,"completion_tokens":10,"total_tokens":"many","completion_tokens_details":{"reasoning_tokens":NaN}}',
+    ],
+)
+def test_members_of_another_type_leave_the_others(usage: bytes) -> None:
+    stream = HI + STOP + b'data: {"choices":[],"usage":' + usage + b"}\n\n" + DONE
+    assert usage_in(decode(stream)) == [UsageChunk(Usage(40, 10))]
+
+
+def test_usage_in_the_choice_is_read() -> None:
+    """Moonshot's place, and its name for what was cached."""
+    last = {"index": 0, "delta": {}, "finish_reason": "stop", "usage": told(40, 10, cached_tokens=30)}
+    assert usage_in(decode(HI + event({"choices": [last]}) + DONE)) == [UsageChunk(Usage(10, 10, cache_read_tokens=30))]
 
 
 def test_written_and_thinking_tokens_are_told_where_known() -> None:

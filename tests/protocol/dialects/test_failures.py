@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.dialects.failures import failure_error, kind_of_status, read_failure, short
+from refold_protocol.dialects.provider_failures import failure_error, kind_of_status, read_failure, short
 from refold_protocol.errors import KINDS, ProviderError
 
 OPENAI_OVERFLOW = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."
@@ -116,7 +116,7 @@ def test_a_full_window_is_recognised_in_the_words_of_many_servers(words: str) ->
         ("image exceeds the maximum size of 5 MB", 400, "provider.rejected"),
         ("number of tools exceeds the limit of 128", 400, "provider.rejected"),
         ("max_output_tokens must be less than or equal to 1024", 400, "provider.rejected"),
-        ("Request Entity Too Large", 413, "provider.rejected"),
+        ("Request Entity Too Large", 413, "provider.contextOverflow"),
         ("the token count of this key exceeds the limit of its plan", 403, "provider.auth"),
         (
             "Request too large on tokens per minute: Limit 6000, Requested 8000; mind the context limit",
@@ -126,7 +126,7 @@ def test_a_full_window_is_recognised_in_the_words_of_many_servers(words: str) ->
         ("the context limit could not be read", 500, "provider.overloaded"),
     ],
 )
-def test_what_is_too_large_otherwise_is_no_full_window(words: str, status: int, kind: str) -> None:
+def test_what_is_too_large_otherwise_is_no_full_window_but_where_the_status_says_so(words: str, status: int, kind: str) -> None:
     """A history that was summed up for nothing would be the price of a mistake here."""
     assert error_of({"error": {"message": words, "type": "invalid_request_error"}}, status).error_kind == kind
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from refold_protocol.dialects.registry import DIALECTS, dialect_named, ships_encoder
+from refold_protocol.dialects.dialect_table import DIALECTS, dialect_named, ships_encoder
 from refold_protocol.errors import ConfigError
 from refold_protocol.session.events import EncoderId
 from tests.support.chat_stream import reply, text_in

@@ -7,7 +7,7 @@ from itertools import takewhile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.dialects.segments import Segment, common_prefix, excerpt, first_difference, segment_at
+from refold_protocol.dialects.growing_body import Segment, common_prefix, excerpt, first_difference, segment_at
 
 TWO = (Segment("config", 0, 4, name="model"), Segment("history", 4, 9, 6), Segment("tail", 9, 11))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.dialects.surrogates import TextRepair
+from refold_protocol.dialects.sse import TextRepair
 from refold_protocol.json_text import repair_surrogates
 
 

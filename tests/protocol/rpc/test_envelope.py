@@ -16,15 +16,15 @@ from msgspec import Raw
 from refold_protocol.rpc.envelope import (
     Invalid,
     Notification,
-    Request,
     Response,
+    RpcRequest,
     decode_message,
     encode_error,
     encode_notification,
     encode_request,
     encode_result,
 )
-from refold_protocol.rpc.errors import INVALID_REQUEST, PARSE_ERROR, ErrorObject
+from refold_protocol.rpc.wire_errors import INVALID_REQUEST, PARSE_ERROR, ErrorObject
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -43,7 +43,7 @@ def test_params_are_passed_on_as_the_bytes_that_came(request_id: int | str, para
     given_params = dumped(params)
     body = b'{"jsonrpc":"2.0","id":%b,"method":"a/b","params":%b}' % (dumped(request_id), given_params)
     message = decode_message(body)
-    assert isinstance(message, Request)
+    assert isinstance(message, RpcRequest)
     assert (message.id, type(message.id), message.method) == (request_id, type(request_id), "a/b")
     assert message.params is not None
     assert bytes(message.params) == given_params
@@ -61,8 +61,8 @@ def test_a_reply_carries_the_id_as_it_came(request_id: int | str, result: Any) -
 def test_keys_that_look_like_an_envelope_are_data_when_they_are_nested() -> None:
     params = b'{"jsonrpc":"2.0","class":1,"type_name":"x","a-b":{"jsonrpc":"1.0","id":9,"method":"y"},"error":{}}'
     message = decode_message(b'{"jsonrpc":"2.0","id":1,"method":"x","params":' + params + b"}")
-    assert message == Request(1, "x", message.params if isinstance(message, Request) else None)
-    assert isinstance(message, Request)
+    assert message == RpcRequest(1, "x", message.params if isinstance(message, RpcRequest) else None)
+    assert isinstance(message, RpcRequest)
     assert bytes(message.params or b"") == params
 
 
@@ -72,7 +72,7 @@ def test_absent_params_and_null_are_the_same(text: str) -> None:
 
 
 def test_unknown_members_of_the_envelope_are_ignored() -> None:
-    assert decode_message(b'{"jsonrpc":"2.0","id":1,"method":"x","trace":{"a":[1]}}') == Request(1, "x")
+    assert decode_message(b'{"jsonrpc":"2.0","id":1,"method":"x","trace":{"a":[1]}}') == RpcRequest(1, "x")
 
 
 WRONG = [

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from refold_protocol.rpc.errors import INVALID_REQUEST, SERVER_NOT_INITIALIZED
-from refold_protocol.rpc.lifecycle import Lifecycle, Stage
+from refold_protocol.rpc.connection_state import Lifecycle, Stage
+from refold_protocol.rpc.wire_errors import INVALID_REQUEST, SERVER_NOT_INITIALIZED
 
 
 def code(lifecycle: Lifecycle, method: str) -> int | None:

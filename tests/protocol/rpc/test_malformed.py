@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.rpc.malformed import Glimpse, glimpse
+from refold_protocol.rpc.envelope import Glimpse, Invalid, Notification, decode_message, glimpse
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,13 @@ def test_a_glimpse_is_never_wrong_about_the_id(message: dict[str, Any], cut: int
     seen = glimpse(json.dumps(message, ensure_ascii=False).encode()[:cut])
     assert seen.id in (None, message["id"])
     assert not seen.is_reply
+
+
+def test_half_a_surrogate_pair_in_the_text_of_a_document_is_taken() -> None:
+    body = b'{"jsonrpc":"2.0","method":"textDocument/didChange","params":{"text":"\\ud83d"}}'
+    taken = decode_message(body)
+    assert isinstance(taken, Notification)
+    assert taken.params is not None
+    assert json.loads(bytes(taken.params)) == {"text": "\ud83d"}
+    assert isinstance(decode_message(body.replace(b"textDocument/didChange", b"toy/note")), Invalid)
+    assert isinstance(decode_message(body.replace(b'"method"', b'"id":1,"method"')), Invalid)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from refold_protocol.rpc.pending import InFlight, OwnRequests
+from refold_protocol.rpc.connection_state import InFlight, OwnRequests
 
 
 def test_our_ids_are_integers_that_never_come_twice() -> None:

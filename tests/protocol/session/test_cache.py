@@ -10,11 +10,10 @@ from msgspec.structs import replace
 
 from refold_protocol.dialects.chat_completions import CHAT_COMPLETIONS, encode
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.cache import NOTHING_ASKED, Attribution, attribution_step, fold_attribution
 from refold_protocol.session.events import Event, RequestHeader, RequestSent, StepStart, ToolResult, UserMessage
-from refold_protocol.session.header_types import EpochHeader, ToolSchema
-from refold_protocol.session.messages import ImageBlock, text_content
-from refold_protocol.session.rebuild import sent_requests
+from refold_protocol.session.messages import EpochHeader, ImageBlock, ToolSchema, text_content
+from refold_protocol.session.prefix_cache import NOTHING_ASKED, Attribution, attribution_step, fold_attribution
+from refold_protocol.session.request import sent_requests
 from tests.support.attributions import ask, recorded, rows, why
 from tests.support.log_strategies import logs
 from tests.support.logs import CLIENT, HEADER, LOOP, Log
@@ -200,7 +199,11 @@ def _as_if_sent(event: Event) -> Event:
 
 @given(logs(dialect=CHAT_COMPLETIONS))
 def test_common_bytes_are_those_of_the_two_bodies_for_any_log(log: Log) -> None:
-    """However they were found: from the recorded sizes where the history only grew, else from both bodies."""
+    """Invariant: The bytes that two requests share are those of their bodies, however they were found; every break has a cause
+    in the log.
+
+    However they were found: from the recorded sizes where the history only grew, else from both bodies.
+    """
     bodies = [encode(request, {}) for _, _, request in sent_requests(log.events)]
     found = rows(log)
     assert [row.bytes for row in found] == [len(body) for body in bodies]
@@ -214,6 +217,7 @@ def test_common_bytes_are_those_of_the_two_bodies_for_any_log(log: Log) -> None:
 
 @given(logs(dialect=CHAT_COMPLETIONS), st.integers(0, 60))
 def test_going_on_from_any_state_equals_folding_all(log: Log, cut: int) -> None:
+    """Invariant: Attribution folded from any state on equals attribution of the whole log."""
     whole = fold_attribution(log.events)
     half = fold_attribution(log.events[:cut])
     assert fold_attribution(log.events[cut:], half) == whole

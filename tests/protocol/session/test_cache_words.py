@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from refold_protocol.session.cache import fold_attribution
 from refold_protocol.session.events import AssistantMessage
 from refold_protocol.session.messages import Usage
+from refold_protocol.session.prefix_cache import fold_attribution
 from tests.support.attributions import ask, recorded, rows, verdicts, why
 from tests.support.logs import HEADER, Log
 
@@ -33,7 +33,7 @@ def test_a_provider_that_lost_what_it_had_is_told_from_a_broken_prefix() -> None
 
 def _summed_up_in_vain(log: Log, provider: str = "engine") -> int:
     """Let a compaction of all nodes fail; give the seq of its `request/sent`."""
-    nodes, header = log.surface.nodes, log.horizon.header
+    nodes, header = log.surface.nodes, log.request_state.header
     assert header is not None
     asked = replace(header.config, provider=provider)
     log.compaction(nodes[0].seq, nodes[-1].seq, None, asked)

@@ -8,7 +8,7 @@ from hypothesis import given
 from refold_protocol.errors import KINDS, InvalidEventError
 from refold_protocol.ids import ApprovalId, CallId
 from refold_protocol.session.closers import closers_of, drafts_as_events, interrupted_turn_closers, open_at_end
-from refold_protocol.session.endings import FORKED, INTERRUPTED
+from refold_protocol.session.event_data import FORKED, INTERRUPTED
 from refold_protocol.session.events import (
     ApprovalAsked,
     ApprovalDecided,
@@ -23,10 +23,10 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.grammar import fold_turns
 from refold_protocol.session.messages import Message, Source, ToolResultBlock, text_content, text_of
-from refold_protocol.session.pairing import pairing_faults
-from refold_protocol.session.rebuild import rebuild, request_of
-from refold_protocol.session.status import status_of
+from refold_protocol.session.request import rebuild, request_of
+from refold_protocol.session.session_state import status_of
 from refold_protocol.session.surface import fold_surface
+from refold_protocol.verify import pairing_faults
 from tests.support.log_strategies import logs
 from tests.support.logs import CLIENT, HEADER, Log, call, log_of, spoken
 
@@ -62,7 +62,7 @@ def _next_request(log: Log, prompt: str = "go on") -> tuple[Message, ...]:
     log.instance("resume")
     log.turn(prompt)
     log.step()
-    request = request_of(log.horizon)
+    request = request_of(log.request_state)
     assert pairing_faults(request) == []
     return tuple(request.history)
 
@@ -117,7 +117,8 @@ def test_a_fork_that_was_cut_in_an_open_turn_is_closed_as_forked() -> None:
     log = _with_calls("c1")
     forked = interrupted_turn_closers(log.events, FORKED)
     assert forked[-1].data == TurnEnd(1, FORKED)
-    assert forked[:-1] == interrupted_turn_closers(log.events)[:-1]
+    crashed = interrupted_turn_closers(log.events)
+    assert [one.type for one in forked] == [one.type for one in crashed]
 
 
 def test_a_compaction_that_was_open_between_turns_is_all_that_is_closed() -> None:
@@ -272,3 +273,18 @@ def test_closers_follow_from_the_fold_and_from_the_events_alike(log: Log) -> Non
     assert closers_of(log.work, time) == interrupted_turn_closers(log.events)
     again = tuple(draft.time for draft in interrupted_turn_closers(list(log.events)))
     assert set(again) <= {time}
+
+
+def test_a_call_that_a_fork_was_cut_in_says_so_and_names_no_crash() -> None:
+    log = _with_calls("ran", "waited")
+    log.call("ran")
+    told = {
+        str(draft.data.call_id): (text_of(draft.data.content), draft.data.error)
+        for draft in interrupted_turn_closers(log.events, FORKED)
+        if isinstance(draft.data, ToolResult)
+    }
+    assert told["ran"][1] == ToolErrorInfo("Forked", "TOOL_OUTCOME_UNKNOWN")
+    assert told["waited"][1] == ToolErrorInfo("Forked", "TOOL_NOT_STARTED")
+    assert "The session was forked while this tool ran" in told["ran"][0]
+    assert "forked before the tool started" in told["waited"][0]
+    assert not any("interrupted" in text for text, _ in told.values())

@@ -20,21 +20,23 @@ from refold_protocol.session.events import (
     ForeignData,
     Replace,
     SeqRange,
+    SessionTitle,
     StepStart,
     SurfaceOp,
-    TodoWrite,
     UserMessage,
 )
 from refold_protocol.session.messages import Source, TextBlock, TextDelta
 from tests.support.event_examples import EXAMPLES, example
 from tests.support.strategies import drafts, foreign_types, json_texts, json_values, texts
 
+TITLE = SessionTitle("On codecs", Source("client"))
 SEQ = 9
 NOW = 1_700_000_000_000
 
 
 @given(drafts(SEQ))
 def test_a_sealed_event_is_what_a_reader_of_its_line_gets(draft: Draft) -> None:
+    """Invariant: An event, read back from its line, is the event that was accepted."""
     event = seal(draft, SEQ, NOW)
     assert decode_event(event.line) == event
     assert event.seq == SEQ
@@ -46,6 +48,7 @@ def test_a_sealed_event_is_what_a_reader_of_its_line_gets(draft: Draft) -> None:
 
 @given(drafts(SEQ))
 def test_a_line_holds_no_line_break_and_is_strict_json(draft: Draft) -> None:
+    """Invariant: A line holds no line break."""
     line = seal(draft, SEQ, NOW).line
     assert b"\n" not in line
     assert b"\r" not in line
@@ -70,6 +73,7 @@ def test_foreign_data_keeps_its_text(name: str, text: JsonText, ignorable: bool)
 @pytest.mark.parametrize("name", EVENT_TYPES)
 @given(value=json_values())
 def test_fields_that_this_release_does_not_know_stay_in_the_line(name: str, value: Any) -> None:
+    """Invariant: Fields and types that a release does not know stay in the log byte for byte."""
     known = json.loads(example(name).line)
     line = json.dumps({"xLater": value, **known, "data": {**known["data"], "xMore": value}}, ensure_ascii=False).encode()
     event = decode_event(line)
@@ -104,6 +108,7 @@ BROKEN_JSON = {
 
 @pytest.mark.parametrize("text", BROKEN_JSON.values(), ids=BROKEN_JSON.keys())
 def test_data_that_is_not_lossless_json_is_refused(text: str) -> None:
+    """Invariant: What is not lossless JSON never enters the log."""
     with pytest.raises(InvalidEventError, match="opaque JSON"):
         seal(Draft(ForeignData(JsonText(text)), type="x/y"), 0, 0)
 
@@ -145,19 +150,19 @@ def test_a_foreign_type_takes_no_surface_op(op: SurfaceOp) -> None:
 )
 def test_sources_that_are_not_ascending_disjoint_and_earlier_are_refused(sources: tuple[SeqRange, ...]) -> None:
     with pytest.raises(InvalidEventError, match="sources"):
-        seal(Draft(TodoWrite(()), sources=sources), SEQ, NOW)
+        seal(Draft(TITLE, sources=sources), SEQ, NOW)
 
 
 @pytest.mark.parametrize("sources", [(), ((0, 8),), ((0, 0), (1, 1)), ((2, 3), (4, 8))])
 def test_ascending_disjoint_earlier_sources_are_kept(sources: tuple[SeqRange, ...]) -> None:
-    event = seal(Draft(TodoWrite(()), sources=sources), SEQ, NOW)
+    event = seal(Draft(TITLE, sources=sources), SEQ, NOW)
     assert event.sources == sources
     assert b'"sources":' in event.line
 
 
 def test_a_known_empty_provenance_differs_from_none_at_all() -> None:
-    assert b"sources" not in seal(Draft(TodoWrite(())), SEQ, NOW).line
-    assert b'"sources":[]' in seal(Draft(TodoWrite(()), sources=()), SEQ, NOW).line
+    assert b"sources" not in seal(Draft(TITLE), SEQ, NOW).line
+    assert b'"sources":[]' in seal(Draft(TITLE, sources=()), SEQ, NOW).line
 
 
 def test_a_draft_cannot_give_data_a_type_that_is_not_its_own() -> None:
@@ -171,6 +176,7 @@ def test_a_draft_cannot_give_data_a_type_that_is_not_its_own() -> None:
 
 @given(foreign_types(), json_texts())
 def test_a_foreign_type_is_refused_unless_it_may_be_skipped(name: str, text: JsonText) -> None:
+    """Invariant: A reader refuses an unknown event unless it is marked ignorable."""
     needed = seal(Draft(ForeignData(text), type=name), SEQ, NOW)
     with pytest.raises(SessionFormatUnsupportedError) as refusal:
         refuse_foreign(needed)
@@ -184,7 +190,7 @@ def test_no_type_of_the_vocabulary_is_foreign(name: str) -> None:
 
 
 def test_what_may_be_skipped_by_itself_is_little() -> None:
-    assert {name for name in EVENT_TYPES if example(name).ignorable} == {"request/sent", "plugin/failed"}
+    assert {name for name in EVENT_TYPES if example(name).ignorable} == {"request/sent", "plugin/failed", "model/window"}
 
 
 def test_the_type_of_a_cut_line_is_not_guessed() -> None:
@@ -200,9 +206,10 @@ def _read(line: bytes) -> None:
 
 @given(st.binary(max_size=200))
 def test_hostile_bytes_raise_nothing_but_a_corruption_error(line: bytes) -> None:
+    """Invariant: Reading damaged or hostile bytes raises a corruption error and nothing else."""
     _read(line)
     _read(b'{"type":"' + line)
-    _read(b'{"type":"todo/write","seq":0,"time":0,"data":' + line + b"}")
+    _read(b'{"type":"session/title","seq":0,"time":0,"data":' + line + b"}")
 
 
 @given(st.sampled_from(sorted(EVENT_TYPES)), st.data())
@@ -213,7 +220,8 @@ def test_a_damaged_line_raises_nothing_but_a_corruption_error(name: str, data: s
         line[place : place + data.draw(st.integers(0, 2))] = data.draw(
             st.binary(max_size=2) | st.sampled_from((b"[", b"9", b'"'))
         )
-    _read(bytes(line))
+    with suppress(SessionFormatUnsupportedError):  # a damaged word may be one of a later release
+        _read(bytes(line))
 
 
 @given(json_values(), texts())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.session.density import Counting, Density, is_density
+from refold_protocol.session.token_estimate import Counting, Density, is_density
 
 SCRIPT = Density(4, "script")
 

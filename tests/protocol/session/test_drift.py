@@ -6,8 +6,8 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.drift import drifts
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
+from refold_protocol.session.messages import CallConfig, EpochHeader, ToolSchema
+from refold_protocol.session.prefix_cache import drifts
 from tests.support.requests import headers, user
 
 CONFIG = CallConfig("p", "m", "chat-completions")

@@ -1,4 +1,7 @@
-"""What stands inside an envelope cannot close it, and is otherwise what it was."""
+"""What stands inside an envelope cannot close it, and is otherwise what it was.
+
+Invariant: No text closes the envelope in which a model reads it, and one that would not keeps its bytes.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refold_protocol.ids import InputId
-from refold_protocol.session.enclosing import enclosed_content, enclosed_text
 from refold_protocol.session.events import ContextMessage, SteeringMessage
 from refold_protocol.session.messages import TextBlock, text_of
-from refold_protocol.session.projection import derive_message
+from refold_protocol.session.projection import derive_message, enclosed_content, enclosed_text
 from tests.support.logs import CLIENT, Log
 
 TAGS = st.sampled_from(["context", "steering", "instructions"])

@@ -6,9 +6,9 @@ import pytest
 
 from refold_protocol.errors import KINDS, InvalidEventError, SessionCorruptionError
 from refold_protocol.json_text import JsonText
-from refold_protocol.session import endings
+from refold_protocol.session import event_data as endings
 from refold_protocol.session.codec import decode_event, seal
-from refold_protocol.session.endings import TURN_ENDS, aborted, blocked, failed, is_foreign_end
+from refold_protocol.session.event_data import TURN_ENDS, aborted, blocked, failed, is_foreign_end
 from refold_protocol.session.events import AbortCause, Draft, TurnEnd, TurnEndReason, TurnError
 
 EXAMPLES = {

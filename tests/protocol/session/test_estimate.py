@@ -1,22 +1,23 @@
-"""The estimate of tokens: log.md section 9's formula, part by part."""
+"""The estimate of tokens, part by part."""
 
 from __future__ import annotations
 
 import pytest
 
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.density import Density
-from refold_protocol.session.estimate import estimate_block, estimate_header, estimate_message, estimate_messages
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
 from refold_protocol.session.messages import (
     Block,
+    CallConfig,
+    EpochHeader,
     ImageBlock,
     Message,
     ReasoningBlock,
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
+    ToolSchema,
 )
+from refold_protocol.session.token_estimate import Density, estimate_block, estimate_header, estimate_message, estimate_messages
 
 
 @pytest.mark.parametrize(

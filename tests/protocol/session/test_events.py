@@ -10,15 +10,14 @@ from msgspec import Struct
 from refold_protocol.json_text import JsonText, check_json
 from refold_protocol.session.codec import decode_event
 from refold_protocol.session.events import EVENT_TYPES, SURFACE_TYPES, TYPE_OF_DATA, Draft, Event
-from refold_protocol.session.header_types import EpochHeader
-from refold_protocol.session.messages import Message
-from refold_protocol.session.summary import Summary
+from refold_protocol.session.messages import EpochHeader, Message
+from refold_protocol.session.session_totals import SessionTotals
 from tests.support.annotations import fields, mutable_parts, structs_in
 from tests.support.event_examples import EXAMPLES, GOLDEN, SEQ, TIME, example, golden_file
 
 REACHABLE: set[type[Struct]] = set[type[Struct]]().union(
     *(structs_in(row.data) for row in EVENT_TYPES.values()),
-    *(structs_in(kind) for kind in (Event, Draft, EpochHeader, Message, Summary)),
+    *(structs_in(kind) for kind in (Event, Draft, EpochHeader, Message, SessionTotals)),
 )
 BY_NAME: dict[str, type[Struct]] = {kind.__name__: kind for kind in REACHABLE}
 
@@ -34,6 +33,7 @@ def test_no_two_structs_share_a_name() -> None:
 
 @pytest.mark.parametrize("name", sorted(BY_NAME))
 def test_what_a_log_holds_is_immutable_all_the_way_down(name: str) -> None:
+    """Invariant: Recorded history is immutable all the way down."""
     assert _mutable(BY_NAME[name]) == []
 
 
@@ -95,6 +95,7 @@ def test_every_event_type_has_an_example_that_survives_a_round_trip(name: str) -
 
 @pytest.mark.parametrize("name", EVENT_TYPES)
 def test_the_golden_line_of_an_event_type_is_written_today_as_it_was(name: str) -> None:
+    """Invariant: The stored form of an event type never changes within a format version."""
     assert example(name).line + b"\n" == golden_file(name).read_bytes()
 
 

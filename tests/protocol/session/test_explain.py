@@ -7,12 +7,11 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from refold_protocol.dialects.chat_completions import CHAT_COMPLETIONS, encode
-from refold_protocol.dialects.segments import common_prefix
+from refold_protocol.dialects.growing_body import common_prefix
 from refold_protocol.errors import TurnMismatchError
-from refold_protocol.session.cache_words import verdict_of
-from refold_protocol.session.explain import Explanation, RequestHistory
+from refold_protocol.session.cache_report import Explanation, RequestHistory, verdict_of
 from refold_protocol.session.messages import Usage
-from refold_protocol.session.rebuild import sent_requests
+from refold_protocol.session.request import sent_requests
 from tests.support.attributions import ask, recorded, rows
 from tests.support.log_strategies import logs
 from tests.support.logs import HEADER, Log

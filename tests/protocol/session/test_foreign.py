@@ -7,8 +7,7 @@ import pytest
 from refold_protocol.errors import SessionFormatUnsupportedError
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.codec import refuse_foreign, seal
-from refold_protocol.session.events import Draft, ForeignData
-from refold_protocol.session.foreign import is_readable, plugin_of, readable
+from refold_protocol.session.events import Draft, ForeignData, is_readable, plugin_of, readable
 
 EVENT = seal(Draft(ForeignData(JsonText("{}")), type="notes/taken"), 4, 0)
 

@@ -11,7 +11,7 @@ from refold_protocol.errors import InvalidEventError
 from refold_protocol.ids import ApprovalId, CallId
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.codec import seal
-from refold_protocol.session.endings import COMPLETED
+from refold_protocol.session.event_data import COMPLETED
 from refold_protocol.session.events import (
     TYPE_OF_DATA,
     ApprovalAsked,

@@ -9,8 +9,7 @@ from refold_protocol.json_text import JsonText
 from refold_protocol.session.codec import decode_event, seal
 from refold_protocol.session.events import Draft, Event, RequestHeader
 from refold_protocol.session.header import canonical_config, canonical_header, fold_header
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
-from refold_protocol.session.messages import Message, encode_compact, text_content
+from refold_protocol.session.messages import CallConfig, EpochHeader, Message, ToolSchema, encode_compact, text_content
 from tests.support import strategies
 from tests.support.log_strategies import logs
 from tests.support.logs import HEADER, Log
@@ -101,10 +100,10 @@ def test_the_last_snapshot_is_in_force_whatever_stands_behind_it() -> None:
     log.reply("Because.")
     log.close()
     log.instance("resume")
-    assert fold_header(log.events) == OTHER == log.horizon.header
+    assert fold_header(log.events) == OTHER == log.request_state.header
 
 
 @given(logs(), st.integers(0, 60))
 def test_folding_a_prefix_and_going_on_equals_folding_all(log: Log, cut: int) -> None:
     whole = fold_header(log.events)
-    assert fold_header(log.events[cut:], fold_header(log.events[:cut])) == whole == log.horizon.header
+    assert fold_header(log.events[cut:], fold_header(log.events[:cut])) == whole == log.request_state.header

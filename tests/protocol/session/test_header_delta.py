@@ -11,10 +11,24 @@ from refold_protocol.errors import SessionCorruptionError
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.codec import decode_event, seal
 from refold_protocol.session.events import Draft, Event, RequestHeader, RequestHeaderDelta
-from refold_protocol.session.header import canonical_header, fold_header, header_draft, header_step
-from refold_protocol.session.header_delta import apply_delta, diff_header, lines_of
-from refold_protocol.session.header_types import EpochHeader, SystemDelta, ToolSchema, ToolsDelta
-from refold_protocol.session.messages import Message, encode_compact, text_content
+from refold_protocol.session.header import (
+    apply_delta,
+    canonical_header,
+    diff_header,
+    fold_header,
+    header_draft,
+    header_step,
+    lines_of,
+)
+from refold_protocol.session.messages import (
+    EpochHeader,
+    Message,
+    SystemDelta,
+    ToolSchema,
+    ToolsDelta,
+    encode_compact,
+    text_content,
+)
 from tests.support import strategies
 from tests.support.header_strategies import SEPARATORS, related_headers
 from tests.support.logs import HEADER
@@ -43,6 +57,7 @@ def of(delta: RequestHeaderDelta, seq: int = 7) -> Event:
 
 @given(related_headers())
 def test_what_is_written_of_a_change_makes_the_new_header_of_the_old_one(pair: tuple[EpochHeader, ...]) -> None:
+    """Invariant: What is written of a change of the header makes the new header of the old one, whatever they are."""
     old, new = pair
     assert written(old, new) == new
     assert encode_compact(written(old, new)) == encode_compact(new)
@@ -221,6 +236,7 @@ def test_a_delta_before_any_snapshot_is_a_corrupt_log() -> None:
     ],
 )
 def test_a_delta_that_does_not_fit_is_a_corrupt_log_and_names_its_place(delta: RequestHeaderDelta, why: str) -> None:
+    """Invariant: A header delta that does not fit is a corrupt log, refused before it is accepted."""
     with pytest.raises(SessionCorruptionError, match="event 9 does not fit the header that it changes: ") as caught:
         header_step(BASE, of(delta, 9))
     assert why in caught.value.message

@@ -11,10 +11,16 @@ from refold_protocol.errors import InvalidEventError
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.codec import seal
 from refold_protocol.session.events import Draft, RequestHeader, RequestHeaderDelta
-from refold_protocol.session.header import canonical_header, header_draft
-from refold_protocol.session.header_delta import diff_header
-from refold_protocol.session.header_types import CallConfig, EpochHeader, SystemDelta, ToolSchema
-from refold_protocol.session.messages import Message, encode_compact, text_content
+from refold_protocol.session.header import canonical_header, diff_header, header_draft
+from refold_protocol.session.messages import (
+    CallConfig,
+    EpochHeader,
+    Message,
+    SystemDelta,
+    ToolSchema,
+    encode_compact,
+    text_content,
+)
 from tests.support.logs import HEADER
 
 OTHER = EpochHeader(CallConfig("engine", "chain", "chat-completions"), "Be thorough.")

@@ -1,4 +1,7 @@
-"""Loading a log is folding each of its events, wherever it ends and whichever way its turns went."""
+"""Loading a log is folding each of its events, wherever it ends and whichever way its turns went.
+
+Invariant: Loading a log is folding each of its events, wherever the log ends and however its lines come.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,8 @@ from refold_protocol.session.events import (
     ToolResult,
     UserMessage,
 )
-from refold_protocol.session.header_types import EpochHeader
 from refold_protocol.session.loading import Loading
-from refold_protocol.session.messages import Usage, text_content
+from refold_protocol.session.messages import EpochHeader, Usage, text_content
 from refold_protocol.session.session_state import fold_all
 from tests.support.loading import loaded
 from tests.support.log_strategies import logs
@@ -79,7 +81,7 @@ def test_a_line_of_other_origin_is_loaded_as_one_of_ours() -> None:
     log.whole_turn("And?")
     lines = [line.replace(b'{"type":', b'{ "type":') for line in log.lines]
     state = loaded(lines)
-    assert [node.data for node in state.horizon.surface.nodes] == [node.data for node in log.surface.nodes]
+    assert [node.data for node in state.request_state.surface.nodes] == [node.data for node in log.surface.nodes]
     assert state.work == log.work
 
 

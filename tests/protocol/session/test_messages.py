@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from refold_protocol.session.messages import (
-    ImageBlock,
-    ReasoningBlock,
-    TextBlock,
-    Usage,
-    encode_compact,
-    text_content,
-    text_of,
-)
+from refold_protocol.session.messages import ImageBlock, ReasoningBlock, TextBlock, Usage, encode_compact, text_content, text_of
 
 
 def test_the_text_of_content_is_its_text_blocks_and_nothing_else() -> None:

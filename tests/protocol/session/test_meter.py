@@ -6,22 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from refold_protocol.session.chunks import assemble
-from refold_protocol.session.density import Density
-from refold_protocol.session.estimate import estimate_header, estimate_message
 from refold_protocol.session.events import AssistantMessage, ContextMessage, ToolResult, UserMessage
-from refold_protocol.session.messages import (
-    Chunk,
-    FinishChunk,
-    Message,
-    ReasoningDelta,
-    ToolCallDelta,
-    Usage,
-    text_content,
-)
-from refold_protocol.session.meter import (
-    Pressure,
-)
-from refold_protocol.session.meter_profile import MeterProfile
+from refold_protocol.session.messages import Chunk, FinishChunk, Message, ReasoningDelta, ToolCallDelta, Usage, text_content
+from refold_protocol.session.meter import Pressure
+from refold_protocol.session.token_estimate import Density, MeterProfile, estimate_header, estimate_message
 from tests.support.logs import CLIENT, HEADER, Log, call, spoken
 from tests.support.metering import Metering
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from refold_protocol.session.density import Density
-from refold_protocol.session.meter_profile import BUILT_IN, MeterProfile, MeterRow, TokenMeterError, profile_for
+from refold_protocol.session.token_estimate import BUILT_IN, Density, MeterProfile, MeterRow, TokenMeterError, profile_for
 
 
 @pytest.mark.parametrize("name", ["deepseek-v4-flash", "deepseek-v4-pro"])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
-from refold_protocol.session.messages import Usage
-from refold_protocol.session.meter_profile import MeterProfile
-from refold_protocol.session.meter_rows import PressureRow, PressureRows
-from tests.support.logs import HEADER, Log, spoken
+from refold_protocol.session.events import UserMessage
+from refold_protocol.session.messages import Usage, text_content
+from refold_protocol.session.meter import PressureRow, PressureRows
+from refold_protocol.session.token_estimate import MeterProfile
+from tests.support.logs import CLIENT, HEADER, Log, spoken
 from tests.support.metering import Metering
 
 CHAIN = MeterProfile("engine/chain", 1_000)
@@ -95,3 +97,45 @@ def test_a_report_of_no_tokens_is_none() -> None:
     ask(log, Usage(0, 0))
     (row,) = rows(log, CHAIN)
     assert (row.reported, row.error) == (None, None)
+
+
+def counted(text: str, thinner: float) -> int:
+    """Count a text as a provider does whose tokens are `thinner` than those of an estimate."""
+    return round(len(text) / 4 * thinner)
+
+
+@pytest.mark.parametrize("thinner", [0.7, 1.0, 1.4])
+@pytest.mark.parametrize("header", [300, 2_000])
+def test_the_first_request_after_a_compaction_is_metered_as_closely_as_any_other(thinner: float, header: int) -> None:
+    log, sent, answer, summary = Log(), "", "The parser reads tokens. " * 60, "It is about the parser. " * 12
+    for number in range(4):
+        question = f"Question {number}: what does it do? " * 4
+        log.turn(question)
+        log.step()
+        sent += question
+        log.stream(*spoken(answer))
+        log.reply(answer, usage=Usage(header + counted(sent, thinner), counted(answer, thinner)))
+        sent += answer
+        log.end_step()
+        log.end_turn()
+    nodes = log.surface.nodes
+    log.replace(UserMessage(text_content(summary), CLIENT), nodes[0].seq, nodes[-1].seq)
+    log.turn("And now?")
+    log.step()
+    log.reply("Well.", usage=Usage(header + counted(summary + "And now?", thinner), 5))
+    last = rows(log, MeterProfile("engine/chain", 100_000))[-1]
+    assert last.error is not None
+    assert abs(last.error) < 0.05
+
+
+def test_a_summary_s_request_has_a_row_with_what_it_was_expected_to_take_and_what_it_took() -> None:
+    log = Log()
+    ask(log, Usage(100, 10))
+    nodes = log.surface.nodes
+    log.compaction(nodes[0].seq, nodes[-1].seq, usage=Usage(140, 12))
+    one, two = rows(log, CHAIN)
+    assert (one.purpose, one.compaction) == ("step", None)
+    assert (two.purpose, two.turn, two.step, two.usage) == ("summary", None, None, Usage(140, 12))
+    assert log.events[two.compaction or 0].type == "compact/start"
+    assert two.anchor is not None
+    assert (two.tokens or 0) > 110

@@ -5,12 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.session.header_types import CallConfig, EpochHeader
-from refold_protocol.session.messages import Message, TextBlock, ToolResultBlock, text_content
-from refold_protocol.session.pairing import PairingCheck, pairing_faults
-from refold_protocol.session.rebuild import sent_requests
-from refold_protocol.session.request import Request
-from refold_protocol.session.tape import Tape
+from refold_protocol.session.append_only_list import AppendOnlyList
+from refold_protocol.session.messages import CallConfig, EpochHeader, Message, TextBlock, ToolResultBlock, text_content
+from refold_protocol.session.request import Request, sent_requests
+from refold_protocol.verify import PairingCheck, pairing_faults
 from tests.support.log_strategies import logs
 from tests.support.logs import HEADER, Log, call
 
@@ -26,7 +24,7 @@ def _answers(*names: str) -> Message:
 
 
 def _faults(*messages: Message) -> list[str]:
-    return pairing_faults(Request(HEADER, Tape(messages)))
+    return pairing_faults(Request(HEADER, AppendOnlyList(messages)))
 
 
 def test_calls_and_results_that_pair_are_no_fault() -> None:
@@ -76,9 +74,9 @@ def test_two_calls_of_one_id_need_two_results() -> None:
 def test_the_message_prefix_is_part_of_the_request() -> None:
     config = CallConfig("engine", "chain", "chat-completions")
     shown = EpochHeader(config, message_prefix=(USER, _asks("c1"), _answers("c1")))
-    assert pairing_faults(Request(shown, Tape((USER,)))) == []
+    assert pairing_faults(Request(shown, AppendOnlyList((USER,)))) == []
     cut = EpochHeader(config, message_prefix=(USER, _asks("c1")))
-    assert pairing_faults(Request(cut, Tape((USER,)))) == ["call c1 (read_file) has no result before message 2"]
+    assert pairing_faults(Request(cut, AppendOnlyList((USER,)))) == ["call c1 (read_file) has no result before message 2"]
 
 
 _MESSAGES = st.lists(
@@ -90,12 +88,12 @@ _MESSAGES = st.lists(
 @given(st.lists(_MESSAGES, max_size=4), st.booleans())
 def test_a_check_that_went_along_finds_what_one_from_nothing_finds(growth: list[list[Message]], fresh: bool) -> None:
     check = PairingCheck()
-    history: Tape[Message] = Tape()
+    history: AppendOnlyList[Message] = AppendOnlyList()
     for messages in growth:
         for message in messages:
             history = history.then(message)
         if fresh:
-            history = Tape(history)
+            history = AppendOnlyList(history)
         request = Request(HEADER, history)
         assert check.faults(request) == pairing_faults(request)
         assert check.faults(request) == pairing_faults(request)
@@ -103,12 +101,12 @@ def test_a_check_that_went_along_finds_what_one_from_nothing_finds(growth: list[
 
 def test_a_history_that_was_rewritten_makes_the_check_start_from_nothing() -> None:
     check = PairingCheck()
-    assert check.faults(Request(HEADER, Tape((USER, _answers("c9"), _asks("c1"))))) != []
-    assert check.faults(Request(HEADER, Tape((USER, _asks("c1"), _answers("c1"), USER)))) == []
+    assert check.faults(Request(HEADER, AppendOnlyList((USER, _answers("c9"), _asks("c1"))))) != []
+    assert check.faults(Request(HEADER, AppendOnlyList((USER, _asks("c1"), _answers("c1"), USER)))) == []
 
 
 def test_a_new_prefix_makes_the_check_start_from_nothing() -> None:
-    check, history = PairingCheck(), Tape((USER,))
+    check, history = PairingCheck(), AppendOnlyList((USER,))
     broken = EpochHeader(HEADER.config, message_prefix=(_answers("c1"),))
     assert check.faults(Request(HEADER, history)) == []
     assert check.faults(Request(broken, history)) == ["message 0 answers c1, which no call before it asks for"]

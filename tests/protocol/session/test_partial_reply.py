@@ -8,10 +8,11 @@ from hypothesis import given
 from refold_protocol.session.closers import interrupted_turn_closers, partial_reply
 from refold_protocol.session.events import AssistantMessage, Draft, SessionTitle
 from refold_protocol.session.grammar import NO_TURN
-from refold_protocol.session.header_types import CallConfig, EpochHeader
 from refold_protocol.session.messages import (
     BlockStart,
+    CallConfig,
     Chunk,
+    EpochHeader,
     FinishChunk,
     ReasoningBlock,
     ReasoningDelta,
@@ -21,7 +22,7 @@ from refold_protocol.session.messages import (
     Usage,
     UsageChunk,
 )
-from refold_protocol.session.rebuild import request_of
+from refold_protocol.session.request import request_of
 from tests.support.log_strategies import logs
 from tests.support.logs import CLIENT, Log, call, spoken
 
@@ -67,9 +68,9 @@ def test_thinking_alone_is_kept_for_people_and_never_reaches_the_model() -> None
     """B-03a: only reasoning had arrived."""
     log = _streaming(THOUGHT)
     assert _kept(log).content == (ReasoningBlock("They want to know why."),)
-    before = tuple(log.horizon.history)
+    before = tuple(log.request_state.history)
     assert log.close()[0].type == "assistant/message"
-    assert tuple(log.horizon.history) == before
+    assert tuple(log.request_state.history) == before
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_failed_attempts_leave_no_message_and_the_next_prompt_is_well_formed() -
         log.end_turn()
     log.turn("Why?")
     log.step()
-    assert [message.role for message in request_of(log.horizon).history] == ["user"] * 4
+    assert [message.role for message in request_of(log.request_state).history] == ["user"] * 4
 
 
 def test_it_cites_exactly_the_chunks_of_the_last_attempt() -> None:

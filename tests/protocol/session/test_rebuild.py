@@ -22,10 +22,9 @@ from refold_protocol.session.events import (
     UserMessage,
 )
 from refold_protocol.session.header import fold_header
-from refold_protocol.session.header_types import CallConfig, EpochHeader
-from refold_protocol.session.messages import Message, text_content
+from refold_protocol.session.messages import CallConfig, EpochHeader, Message, text_content
 from refold_protocol.session.projection import derive_message
-from refold_protocol.session.rebuild import NOTHING_SEEN, Horizon, horizon_step, rebuild, request_of, sent_requests
+from refold_protocol.session.request import NO_REQUESTS, RequestState, horizon_step, rebuild, request_of, sent_requests
 from refold_protocol.session.surface import fold_surface
 from tests.support.log_strategies import logs
 from tests.support.logs import CLIENT, HEADER, LOOP, Log, call
@@ -42,7 +41,7 @@ def _texts(log: Log, turn: int, step: int) -> list[str]:
     return [str(block) for message in request.history for block in message.content]
 
 
-def _horizon(events: list[Event], state: Horizon = NOTHING_SEEN) -> Horizon:
+def _horizon(events: list[Event], state: RequestState = NO_REQUESTS) -> RequestState:
     for event in events:
         state = horizon_step(state, event)
     return state
@@ -107,7 +106,7 @@ def test_a_retry_sends_the_same_request_again() -> None:
     log.stream(attempt=1)
     log.send(2)
     first, second = (request for _, _, request in sent_requests(log.events))
-    assert first == second == rebuild(log.events, 1, 1) == request_of(log.horizon)
+    assert first == second == rebuild(log.events, 1, 1) == request_of(log.request_state)
 
 
 def test_a_replace_makes_the_next_request_from_the_new_surface() -> None:
@@ -201,12 +200,12 @@ def test_there_is_no_request_outside_a_step_or_before_any_header() -> None:
     log.turn()
     log.add(StepStart(1, 1))
     with pytest.raises(InvariantError, match="no header was recorded"):
-        request_of(log.horizon)
+        request_of(log.request_state)
     log.add(RequestHeader(HEADER, "initial"))
-    assert request_of(log.horizon).header == HEADER
+    assert request_of(log.request_state).header == HEADER
     log.end_step()
     with pytest.raises(InvariantError, match="no step is open"):
-        request_of(log.horizon)
+        request_of(log.request_state)
 
 
 def test_a_request_for_a_summary_is_no_request_of_a_step() -> None:
@@ -225,7 +224,7 @@ def test_a_request_that_was_made_never_changes_when_the_log_goes_on() -> None:
     log = Log()
     log.turn()
     log.step()
-    request = request_of(log.horizon)
+    request = request_of(log.request_state)
     as_it_was = tuple(request.history)
     log.reply("Because.")
     log.end_step()
@@ -236,7 +235,7 @@ def test_a_request_that_was_made_never_changes_when_the_log_goes_on() -> None:
 
 @given(logs(), st.integers(0, 60))
 def test_folding_a_prefix_and_going_on_equals_folding_all(log: Log, cut: int) -> None:
-    assert _horizon(log.events[cut:], _horizon(log.events[:cut])) == _horizon(log.events) == log.horizon
+    assert _horizon(log.events[cut:], _horizon(log.events[:cut])) == _horizon(log.events) == log.request_state
 
 
 @given(logs())
@@ -252,7 +251,7 @@ def test_every_request_is_the_projected_surface_before_its_step_under_the_header
 
 @given(logs())
 def test_without_a_replace_between_them_a_request_begins_with_the_messages_of_the_one_before(log: Log) -> None:
-    start, before, its_messages = 0, NOTHING_SEEN.history, tuple[Message, ...]()
+    start, before, its_messages = 0, NO_REQUESTS.history, tuple[Message, ...]()
     for event, _, request in sent_requests(log.events):
         behind, start = start, _boundary(log, event)
         if not any(isinstance(one.surface_op, Replace) for one in log.events[behind:start]):

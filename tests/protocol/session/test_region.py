@@ -1,4 +1,7 @@
-"""The region of a compaction: as much as leaves the retained tail, and never half of a call (B-02)."""
+"""The region of a compaction: as much as leaves the retained tail, and never half of a call (B-02).
+
+Invariant: A region never divides a call from its result, and is the largest that leaves the retained tail.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from hypothesis import strategies as st
 from refold_protocol.session.codec import seal
 from refold_protocol.session.events import AssistantMessage, Draft, Event, ToolResult, UserMessage
 from refold_protocol.session.messages import Block, Source, TextBlock, ToolCallBlock, text_content
-from refold_protocol.session.region import COMPACTION, Region, ranges_of, region_of
+from refold_server.compaction.compaction_decision import COMPACTION, Region, ranges_of, region_of
 
 CLIENT = Source("client")
 

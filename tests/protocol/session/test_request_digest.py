@@ -10,10 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.header_types import CallConfig, EpochHeader, ToolSchema
-from refold_protocol.session.messages import ImageBlock, Message, TextBlock, ToolCallBlock, ToolResultBlock
+from refold_protocol.session.append_only_list import AppendOnlyList
+from refold_protocol.session.messages import (
+    CallConfig,
+    EpochHeader,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    ToolSchema,
+)
 from refold_protocol.session.request import Request, RequestDigest, request_sha256
-from refold_protocol.session.tape import Tape
 from tests.support.strategies import headers, messages
 
 HEADER = EpochHeader(
@@ -64,20 +72,21 @@ def test_the_digest_is_that_of_the_compact_json_of_header_and_messages() -> None
         ],
     }
     text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
-    assert request_sha256(Request(HEADER, Tape(HISTORY))) == sha256(text.encode()).hexdigest()
+    assert request_sha256(Request(HEADER, AppendOnlyList(HISTORY))) == sha256(text.encode()).hexdigest()
 
 
 def test_the_digest_of_a_request_without_messages_is_well_formed_json() -> None:
     bare = EpochHeader(CallConfig("p", "m", "d"))
     text = b'{"header":{"config":{"provider":"p","model":"m","dialect":"d"}},"messages":[]}'
-    assert request_sha256(Request(bare, Tape())) == sha256(text).hexdigest()
+    assert request_sha256(Request(bare, AppendOnlyList())) == sha256(text).hexdigest()
 
 
 @settings(max_examples=40)
 @given(st.lists(headers(), min_size=1, max_size=2), st.data())
 def test_step_by_step_equals_from_nothing_for_any_course(kinds: list[EpochHeader], data: st.DataObject) -> None:
+    """Invariant: A request's digest does not depend on how it was computed."""
     digest = RequestDigest()
-    histories: list[Tape[Message]] = [Tape()]
+    histories: list[AppendOnlyList[Message]] = [AppendOnlyList()]
     for _ in range(data.draw(st.integers(1, 6))):
         history = data.draw(st.sampled_from(histories))
         for message in data.draw(st.lists(messages(), max_size=2)):
@@ -90,15 +99,15 @@ def test_step_by_step_equals_from_nothing_for_any_course(kinds: list[EpochHeader
 @settings(max_examples=50)
 @given(messages(), messages())
 def test_two_histories_that_differ_have_two_digests(one: Message, other: Message) -> None:
-    first, second = Request(HEADER, Tape((one,))), Request(HEADER, Tape((other,)))
+    first, second = Request(HEADER, AppendOnlyList((one,))), Request(HEADER, AppendOnlyList((other,)))
     assert (request_sha256(first) == request_sha256(second)) == (one == other)
 
 
 def test_asking_twice_gives_the_same_answer() -> None:
     digest = RequestDigest()
-    request = Request(HEADER, Tape(HISTORY))
+    request = Request(HEADER, AppendOnlyList(HISTORY))
     assert digest.of(request) == digest.of(request) == request_sha256(request)
 
 
 def test_messages_are_the_prefix_and_then_the_history() -> None:
-    assert tuple(Request(HEADER, Tape(HISTORY)).messages()) == (*(HEADER.message_prefix or ()), *HISTORY)
+    assert tuple(Request(HEADER, AppendOnlyList(HISTORY)).messages()) == (*(HEADER.message_prefix or ()), *HISTORY)

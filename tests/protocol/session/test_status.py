@@ -8,7 +8,7 @@ from refold_protocol.ids import ApprovalId, CallId
 from refold_protocol.session.events import ApprovalAsked, ApprovalDecided, ApprovalSubject, CompactEnd, CompactStart
 from refold_protocol.session.grammar import NO_TURN
 from refold_protocol.session.messages import encode_compact
-from refold_protocol.session.status import Status, phase_of, status_of
+from refold_protocol.session.session_state import Status, phase_of, status_of
 from tests.support.log_strategies import logs
 from tests.support.logs import CLIENT, HEADER, Log, call
 

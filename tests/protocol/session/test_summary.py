@@ -24,9 +24,8 @@ from refold_protocol.session.events import (
     Trigger,
     TurnStart,
 )
-from refold_protocol.session.header_types import CallConfig, EpochHeader
-from refold_protocol.session.messages import ImageBlock, Source, TextBlock, Usage
-from refold_protocol.session.summary import EMPTY_SUMMARY, Summary, UsageTotals, summary_step
+from refold_protocol.session.messages import CallConfig, EpochHeader, ImageBlock, Source, TextBlock, Usage
+from refold_protocol.session.session_totals import EMPTY_SUMMARY, SessionTotals, UsageTotals, summary_step
 from tests.support.strategies import drafts
 
 CLI = Source("cli")
@@ -44,7 +43,7 @@ def _log(*events: Draft) -> list[Event]:
     return [seal(draft, seq, 1000 + seq) for seq, draft in enumerate(events)]
 
 
-def _summary(*events: Draft) -> Summary:
+def _summary(*events: Draft) -> SessionTotals:
     return reduce(summary_step, _log(*events), EMPTY_SUMMARY)
 
 

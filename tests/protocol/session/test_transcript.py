@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from refold_protocol.ids import CallId, InputId
-from refold_protocol.session.endings import COMPLETED, INTERRUPTED, MAX_STEPS, aborted, blocked, failed
+from refold_protocol.session.event_data import COMPLETED, INTERRUPTED, MAX_STEPS, aborted, blocked, failed
 from refold_protocol.session.events import (
     AbortCause,
     AssistantMessage,

@@ -28,15 +28,13 @@ from refold_protocol.session.events import (
     SessionSettings,
     SessionTitle,
     StepStart,
-    TodoWrite,
     ToolCall,
     ToolResult,
     TurnStart,
     UserMessage,
 )
 from refold_protocol.session.grammar import NO_TURN, OpenCall, Route, Stream, TurnState, fold_turns, turn_step
-from refold_protocol.session.header_types import CallConfig, EpochHeader
-from refold_protocol.session.messages import TextDelta, ToolCallBlock, text_content
+from refold_protocol.session.messages import CallConfig, EpochHeader, TextDelta, ToolCallBlock, text_content
 from tests.support.log_strategies import logs
 from tests.support.logs import CLIENT, HEADER, Log, call, log_of, spoken
 
@@ -257,7 +255,6 @@ def test_a_replace_and_a_foreign_event_change_nothing_of_what_stands_open() -> N
         InputAccepted(InputId("in"), "steer", text_content("word"), CLIENT),
         SessionSettings("engine/chain"),
         SessionTitle("Why", CLIENT),
-        TodoWrite(()),
     ],
 )
 def test_what_is_not_execution_may_stand_anywhere(data: Any) -> None:

@@ -1,4 +1,4 @@
-"""Owns the fixtures of the command line's tests: a place of its own for each, and commands in this process."""
+"""Fixtures of the command line's tests: a place of its own for each, and commands in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`refold run` and calls that change something: asked on a terminal, denied without one, and as --permissions says."""
+"""`refold run` and calls that change something: asked on a terminal, denied without one, and as --permissions says.
+
+Invariant: What was typed before a question is no answer to it; without a terminal a call is denied.
+"""
 
 from __future__ import annotations
 
@@ -147,7 +150,7 @@ async def test_when_the_turn_is_over_nothing_is_asked_any_more() -> None:
             session.instance.approvals.watch(lambda _: asked.set(), lambda _: None)
             await session.start(text_content("go"), CLIENT)
             await asked.wait()
-            event = list(session.ledger.handle.read())[-1]
+            event = list(session.session_log.handle.read())[-1]
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(asker.show, [event])
                 await anyio.wait_all_tasks_blocked()

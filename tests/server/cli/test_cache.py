@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from refold_protocol.rpc.explaining import ExplainedRequest, RequestExplainResult
 from refold_server.cli.cli_cache import VERDICTS, table_lines
 from refold_server.cli.terminal import Style
+from refold_server.rpc.proof_methods import ExplainedRequest, RequestExplainResult
 from tests.support.commands import Here
 
 PLAIN = Style(colour=False)
@@ -50,8 +50,18 @@ def test_the_table_of_a_session_with_every_verdict() -> None:
     ]
 
 
+def test_a_request_for_a_summary_has_a_line_of_its_own() -> None:
+    summary = RequestExplainResult(ExplainedRequest(0, 0, 2, 39, 1000, 38), "apart", (), (), prompt_tokens=900)
+    assert list(table_lines([result(1, "first"), summary], PLAIN)) == [
+        "step           bytes  shared  prompt  cached  verdict",
+        "1.1            1,000       -       ?       ?  first",
+        "summary try 2  1,000       -     900       ?  a request for a summary, by itself",
+        "2 requests: 0 kept, 0 broken, 1 for summaries; cached tokens were not reported",
+    ]
+
+
 def test_every_verdict_has_its_words() -> None:
-    assert set(VERDICTS) == {"first", "kept", "break", "moved", "summary", "provider", "unknown"}
+    assert set(VERDICTS) == {"first", "kept", "break", "moved", "summary", "provider", "unknown", "apart"}
 
 
 def test_what_a_log_holds_cannot_steer_the_terminal() -> None:

@@ -12,6 +12,7 @@ from refold_server.cli.cli_log import VIEWS
 from refold_server.cli.command_line import build_parser, command_names
 from tests.support.commands import REFOLD, Here, places
 from tests.support.daemons import WAIT_S
+from tests.support.fake_provider import Answer, FakeProvider
 
 DRIVER = r"""
 set -u
@@ -42,12 +43,21 @@ def test_bash_offers_the_commands(refold: Here) -> None:
 
 
 def test_bash_offers_the_options_of_a_command_and_their_values(refold: Here) -> None:
-    assert offered(refold, "log", "--") == ["--help", "--view", "--json", "--store", "--config"]
+    assert offered(refold, "log", "--") == ["--help", "--view", "--after", "--follow", "--json", "--store", "--config"]
     assert offered(refold, "log", "--view", "") == list(VIEWS)
     assert offered(refold, "log", "--view", "s") == ["surface"]
     assert offered(refold, "completion", "") == list(SHELLS)
     assert offered(refold, "run", "--model", "") == []
     assert offered(refold, "log", "--config", "ani") == ["animals.txt"]
+
+
+def test_bash_offers_the_models_that_servers_have_and_expands_nothing(refold: Here) -> None:
+    listed = b'{"data":[{"id":"big"},{"id":"$(touch oops)"},{"id":"small"}]}'
+    with FakeProvider(*[Answer((listed,), headers=(("content-type", "application/json"),))] * 2, lists=True) as server:
+        refold.place.provider(server.base_url)
+        assert offered(refold, "run", "--model", "") == ["fake/big", "fake/small"]
+        assert offered(refold, "run", "--model", "fake/s") == ["fake/small"]
+    assert not (refold.place.workspace / "oops").exists()
 
 
 def test_bash_offers_session_ids_where_one_is_wanted(refold: Here) -> None:

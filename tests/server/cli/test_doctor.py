@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from refold_protocol.rpc.listing import ProviderRow
 from refold_server.cli.cli_doctor import report_lines, size_text
 from refold_server.cli.doctor_findings import (
     MAX_LAG,
@@ -24,9 +23,10 @@ from refold_server.cli.doctor_findings import (
     findings,
 )
 from refold_server.cli.terminal import Style
+from refold_server.sessions.session_reports import ProviderRow
 from tests.support.chat_stream import text
 from tests.support.commands import Done, Here, finish, start
-from tests.support.fake_provider import FakeProvider, Gate, answer
+from tests.support.fake_provider import Answer, FakeProvider, Gate, answer
 from tests.support.store_child import StoreChild
 
 KEYED = '[providers.far]\ndialect = "chat-completions"\nbase_url = "http://127.0.0.1:9/v1"\nkey_env = "FAR_KEY"\n'
@@ -39,7 +39,7 @@ def codes(examined: Examination) -> list[str]:
 
 
 def test_a_new_installation_is_healthy_and_gets_no_store(refold: Here) -> None:
-    done = refold("doctor")
+    done = refold("doctor", "--offline")
     assert (done.code, done.err) == (0, "")
     assert done.lines[-1] == "all is well"
     assert f"store     {refold.place.store} (none yet, or it cannot be opened)" in done.lines
@@ -50,13 +50,13 @@ def test_a_new_installation_is_healthy_and_gets_no_store(refold: Here) -> None:
 def test_a_store_is_told_with_its_format_and_sizes(refold: Here) -> None:
     refold.place.script({"text": "Hi."})
     assert refold("run", "Hello").code == 0
-    (state,) = refold("doctor", "--json").values
+    (state,) = refold("doctor", "--offline", "--json").values
     assert state["store"]["format"] == 0
     assert state["store"]["sessions"] == 1
     assert state["store"]["usedBytes"] >= 4096
     assert state["freeBytes"] > 0
     assert state["versions"].keys() == {"refold", "python", "lmdb", "msgspec"}
-    assert "format 0, 1 session, " in refold("doctor").text
+    assert "format 0, 1 session, " in refold("doctor", "--offline").text
 
 
 @pytest.fixture
@@ -74,13 +74,13 @@ def test_who_writes_a_session_is_named(refold: Here, provider: FakeProvider) -> 
     assert process.stdout is not None
     session = Done(0, process.stdout.readline(), "").session
     gate.reached.wait()
-    (lease,) = refold("doctor", "--json").values[0]["leases"]
+    (lease,) = refold("doctor", "--offline", "--json").values[0]["leases"]
     assert (lease["session"], lease["pid"], lease["client"]) == (session, process.pid, "refold command")
-    line = next(line for line in refold("doctor").lines if line.startswith("written"))
+    line = next(line for line in refold("doctor", "--offline").lines if line.startswith("written"))
     assert re.fullmatch(rf"written   session {session}, by process {process.pid} \(refold command\) since [-\d]+ [:\d]+", line)
     process.send_signal(signal.SIGINT)
     assert finish(process).code == 6
-    assert "leases" not in refold("doctor", "--json").values[0]
+    assert "leases" not in refold("doctor", "--offline", "--json").values[0]
 
 
 def test_who_reads_the_store_is_named_with_how_far_it_lags(refold: Here) -> None:
@@ -89,36 +89,36 @@ def test_who_reads_the_store_is_named_with_how_far_it_lags(refold: Here) -> None
     with StoreChild("pin", refold.place.store) as child:
         assert child.answer() == "ready"
         assert refold("run", "Hello again").code == 0
-        ((reader,),) = [value["store"]["readers"] for value in refold("doctor", "--json").values]
+        ((reader,),) = [value["store"]["readers"] for value in refold("doctor", "--offline", "--json").values]
         assert (reader["pid"], reader["lives"]) == (child.pid, True)
         assert 1 <= reader["lag"] <= MAX_LAG
-    assert refold("doctor", "--json").values[0]["store"]["readers"] == []
+    assert refold("doctor", "--offline", "--json").values[0]["store"]["readers"] == []
 
 
 def test_a_missing_key_is_found_and_a_present_one_never_shown(refold: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     refold.place.configure(KEYED)
     monkeypatch.delenv("FAR_KEY", raising=False)
-    done = refold("doctor")
+    done = refold("doctor", "--offline")
     assert done.code == 1
     assert done.lines[-2:] == [
         "✗ the provider far has no key: FAR_KEY is not set",
         "  → set FAR_KEY, or take [providers.far] out of the configuration",
     ]
     monkeypatch.setenv("FAR_KEY", "sk-very-secret")
-    for arguments in (["doctor"], ["doctor", "--json"]):
+    for arguments in (["doctor", "--offline"], ["doctor", "--offline", "--json"]):
         done = refold(*arguments)
         assert (done.code, done.err) == (0, "")
         assert "sk-very-secret" not in done.text
-    assert "provider  far: chat-completions at http://127.0.0.1:9/v1, its key is there" in refold("doctor").lines
+    assert "provider  far: chat-completions at http://127.0.0.1:9/v1, its key is there" in refold("doctor", "--offline").lines
 
 
 def test_a_wrong_configuration_is_a_finding(refold: Here) -> None:
     refold.place.configure("modle = 3\n")
-    done = refold("doctor")
+    done = refold("doctor", "--offline")
     assert (done.code, done.err) == (1, "")
     assert done.lines[-2].startswith("✗ modle: ")
     assert done.lines[-1] == "  → correct the setting that the sentence names"
-    (state,) = refold("doctor", "--json").values
+    (state,) = refold("doctor", "--offline", "--json").values
     assert [found["code"] for found in state["findings"]] == ["config.invalid"]
 
 
@@ -127,7 +127,7 @@ def test_a_store_that_cannot_be_opened_is_a_finding_beside_the_others(refold: He
     monkeypatch.delenv("FAR_KEY", raising=False)
     refold.place.store.mkdir()
     (refold.place.store / "data.mdb").write_bytes(b"no database" * 100)
-    (state,) = refold("doctor", "--json").values
+    (state,) = refold("doctor", "--offline", "--json").values
     assert [found["code"] for found in state["findings"]] == ["session.format", "credentials.missing"]
 
 
@@ -184,3 +184,39 @@ def test_a_reader_is_told_with_how_far_it_lags() -> None:
 )
 def test_sizes_are_told_with_a_unit(count: int, told: str) -> None:
     assert size_text(count) == told
+
+
+def test_a_model_whose_window_nobody_stated_is_found(refold: Here) -> None:
+    local = '[providers.far]\ndialect = "chat-completions"\nbase_url = "http://127.0.0.1:9/v1"\n'
+    refold.place.config.write_text(f'model = "far/small"\n{local}', encoding="utf-8")
+    done = refold("doctor", "--offline", "--json")
+    (found,) = done.values[0]["findings"]
+    assert (done.code, found["code"]) == (1, "model.unmetered")
+    assert found["advice"] == 'set context_window under [models."far/small"], in tokens'
+    refold.place.config.write_text(
+        f'model = "far/small"\n{local}[models."far/small"]\ncontext_window = 8192\n', encoding="utf-8"
+    )
+    assert refold("doctor", "--offline").code == 0
+
+
+def test_each_provider_is_tried_and_a_smaller_window_of_its_server_is_found(refold: Here) -> None:
+    listed = Answer((b'{"data":[{"id":"small","max_model_len":8192}]}',), headers=(("content-type", "application/json"),))
+    with FakeProvider(listed, listed, lists=True) as provider:
+        refold.place.provider(provider.base_url, window=131_072)
+        done = refold("doctor", "--json")
+    assert done.code == 1
+    (state,) = done.values
+    ((name, milliseconds),) = [(one["provider"], one["milliseconds"]) for one in state["tries"]]
+    assert (name, milliseconds >= 0) == ("fake", True)
+    (finding,) = state["findings"]
+    assert finding["code"] == "model.window"
+    assert "a window of 8,192 tokens, and the configuration says 131,072" in finding["message"]
+    assert provider.requests[0].method == "GET", "no prompt is sent"
+
+
+def test_a_provider_that_does_not_answer_is_found(refold: Here) -> None:
+    refold.place.provider("http://127.0.0.1:9/v1")
+    done = refold("doctor")
+    assert done.code == 1
+    assert "provider.unanswered" in done.text or "fake: " in done.text
+    assert refold("doctor", "--offline").code == 0

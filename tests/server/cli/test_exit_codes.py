@@ -20,7 +20,7 @@ from refold_protocol.errors import (
     StorageFullError,
     TurnMismatchError,
 )
-from refold_protocol.session.endings import TURN_ENDS, aborted, blocked, failed
+from refold_protocol.session.event_data import TURN_ENDS, aborted, blocked, failed
 from refold_protocol.session.events import AbortCause, TurnEndReason, TurnError
 from refold_server.cli.exit_codes import MEANINGS, exit_code_of_error, exit_code_of_turn
 
@@ -82,4 +82,4 @@ def test_each_error_outside_a_turn_has_its_exit_code(error: RefoldError, code: i
 
 
 def test_the_codes_are_those_that_scripts_were_promised() -> None:
-    assert list(MEANINGS) == list(range(8))
+    assert list(MEANINGS) == list(range(9))

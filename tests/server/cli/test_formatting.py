@@ -6,11 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.session.endings import TURN_ENDS, aborted, blocked, failed
-from refold_protocol.session.events import AbortCause, ApprovalSubject, TurnEndReason, TurnError
+from refold_protocol.ids import ApprovalId, CallId
+from refold_protocol.session.event_data import TURN_ENDS, aborted, blocked, failed
+from refold_protocol.session.events import AbortCause, ApprovalAsked, ApprovalSubject, TurnEndReason, TurnError
 from refold_protocol.session.messages import ReasoningBlock, TextBlock, ToolCallBlock, text_content
 from refold_protocol.session.transcript import TranscriptEntry
-from refold_server.cli.formatting import call_line, end_sentence, entry_lines, one_line, printable, subject_lines
+from refold_server.cli.formatting import (
+    asked_sentence,
+    call_line,
+    end_sentence,
+    entry_lines,
+    one_line,
+    printable,
+    question_of,
+    subject_lines,
+)
 from refold_server.cli.terminal import Style
 from refold_server.tools.text_change import unified_diff
 
@@ -146,3 +156,55 @@ def test_a_question_shows_where_a_line_s_end_is_what_changes(old: str | None, ne
 def test_the_text_of_another_question_is_shown_whole() -> None:
     shown_lines = list(subject_lines(ApprovalSubject("text", "one\r\ntwo\x1b\n\n"), PLAIN))
     assert shown_lines == ["one", "two\\x1b", ""]
+
+
+@pytest.mark.parametrize(
+    "hidden", [*"\u00ad\u034f\u061c\u115f\u200b\u200c\u200d\u200f\u2060\u2800\u3164\ufe00\ufeff\uffa0", "\U000e0041"]
+)
+def test_what_shows_nothing_is_visible_in_what_a_person_decides_about(hidden: str) -> None:
+    shown = "".join(subject_lines(ApprovalSubject("diff", f"+pass{hidden}word\n"), PLAIN))
+    assert shown == f"+pass\\{'U' if ord(hidden) > 0xFFFF else 'u' if ord(hidden) > 0xFF else 'x'}{_digits(hidden)}word"
+    assert hidden not in question_of(asked("edit" + hidden, "text", ""))
+    assert hidden not in asked_sentence(asked("edit" + hidden, "text", f"go{hidden}on")), "also afterwards, in the log"
+    assert printable(f"a{hidden}b") == f"a{hidden}b", "prose is left alone"
+
+
+def _digits(character: str) -> str:
+    number = ord(character)
+    return f"{number:08x}" if number > 0xFFFF else f"{number:04x}" if number > 0xFF else f"{number:02x}"
+
+
+def asked(tool: str, kind: str, text: str) -> ApprovalAsked:
+    return ApprovalAsked(ApprovalId("ap"), CallId("c"), tool, ApprovalSubject(kind, text))
+
+
+@pytest.mark.parametrize(
+    ("question", "tool", "kind", "text"),
+    [
+        ("Write .envrc (+2 lines, new)?", "write_file", "diff", unified_diff(".envrc", None, "a\nb\n")),
+        ("Change a/b.sql (+1 −1 lines)?", "edit_file", "diff", unified_diff("a/b.sql", "-- x\n", "++ y\n")),
+        ("May run_command run?", "run_command", "command", "+++ b/x"),
+        ("May edit_file run?", "edit_file", "diff", "no head"),
+    ],
+)
+def test_the_question_names_the_file_and_how_much_comes_and_goes(question: str, tool: str, kind: str, text: str) -> None:
+    assert question_of(asked(tool, kind, text)) == question
+
+
+def test_a_line_break_in_a_foreign_name_begins_no_line() -> None:
+    forged = "acme/end\nrefold: all is well"
+    shown = [
+        end_sentence(TurnEndReason(forged)),
+        end_sentence(TurnEndReason(forged, reason="as I say\n$ ")),
+        end_sentence(aborted(AbortCause("hook", "as\nI say"))),
+        end_sentence(failed(TurnError("acme\nbad", "one\ntwo", 1))),
+        *entry_lines(TranscriptEntry(1, 0, forged), PLAIN),
+        *entry_lines(TranscriptEntry(1, 0, "end", turn=1, reason=TurnEndReason(forged)), PLAIN),
+        *entry_lines(TranscriptEntry(1, 0, "blocked", note="no\nway"), PLAIN),
+    ]
+    assert [line for line in shown if "\n" in line] == []
+
+
+def test_a_prompt_whose_turn_was_cut_off_is_shown_with_what_can_be_done() -> None:
+    entry = TranscriptEntry(1, 0, "pending", content=text_content("do it"), note="It waits.")
+    assert list(entry_lines(entry, PLAIN)) == ["pending: It waits. > do it"]

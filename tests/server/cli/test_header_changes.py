@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.events import EventData, RequestHeader, RequestHeaderDelta
-from refold_protocol.session.header_types import EpochHeader, SystemDelta, ToolSchema, ToolsDelta
-from refold_protocol.session.messages import Message, text_content
+from refold_protocol.session.messages import EpochHeader, Message, SystemDelta, ToolSchema, ToolsDelta, text_content
 from refold_server.cli.formatting import header_changes, header_sentence
 from tests.support.commands import Here
 from tests.support.copies import Change, copied

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from refold_protocol.session.endings import aborted
+from refold_protocol.session.event_data import aborted
 from refold_protocol.session.events import AbortCause, TurnEnd
 from refold_server.cli.command_context import Interrupts
 from refold_server.cli.prompted_turn import run_prompt
@@ -29,6 +29,8 @@ from tests.support.loops import scripted_session
 MUCH = b"".join(text("word " * 200) for _ in range(400))
 """More than any pipe holds."""
 
+WINDOW = '[models."fake/small"]\ncontext_window = 100000\n'
+
 
 class Waiting:
     """A turn that said "Half a sent" and waits; `process` runs it."""
@@ -36,7 +38,7 @@ class Waiting:
     def __init__(self, place: Place, provider: FakeProvider, *arguments: str) -> None:
         self.gate = Gate()
         provider.play([answer(text("Half a sent"), self.gate, end="hang")])
-        place.provider(provider.base_url)
+        place.provider(provider.base_url, WINDOW)
         self.process = start(place, "run", "go", *arguments, bufsize=0)
         self.gate.reached.wait()
 
@@ -123,7 +125,7 @@ def _until_handled(process: subprocess.Popen[bytes]) -> None:
 
 def test_a_second_signal_leaves_at_once_although_nobody_reads(place: Place, provider: FakeProvider) -> None:
     provider.play([answer(MUCH, Gate(), end="hang")])
-    place.provider(provider.base_url)
+    place.provider(provider.base_url, WINDOW)
     process = start(place, "run", "go", "--json", bufsize=0)
     assert process.stdout is not None
     session = Done(0, process.stdout.readline(), "").session
@@ -144,7 +146,7 @@ def test_a_turn_whose_reader_left_is_stopped_and_its_session_named_beside(
     place: Place, provider: FakeProvider, arguments: list[str]
 ) -> None:
     provider.play([answer(MUCH, MUCH, MUCH, Gate(), end="hang")])
-    place.provider(provider.base_url)
+    place.provider(provider.base_url, WINDOW)
     done = shell(place, 'set -o pipefail; "$@" | head -c 1 >/dev/null', *arguments)
     assert done.code == 6
     assert "Traceback" not in done.err
@@ -158,7 +160,7 @@ def test_a_turn_whose_reader_left_is_stopped_and_its_session_named_beside(
 
 def test_a_disk_that_is_full_behind_the_output_is_told_and_the_log_is_whole(place: Place, provider: FakeProvider) -> None:
     provider.play([answer(text("Half a sent"), Gate(), end="hang")])
-    place.provider(provider.base_url)
+    place.provider(provider.base_url, WINDOW)
     done = shell(place, '"$@" >/dev/full', "run", "go")
     assert done.code == 1
     told = done.err.rstrip("\n").split("\n")
@@ -187,7 +189,7 @@ def test_a_reader_of_a_log_may_leave_without_a_word(place: Place, command: list[
 
 def test_a_signal_that_was_ignored_before_stays_ignored(place: Place, provider: FakeProvider) -> None:
     provider.play([answer(text("Forty-"), gate := Gate(), text("two."), chunk({}, "stop"))])
-    place.provider(provider.base_url)
+    place.provider(provider.base_url, WINDOW)
     process = start(place, "run", "go", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     gate.reached.wait()
     process.send_signal(signal.SIGHUP)
@@ -246,6 +248,6 @@ async def test_a_process_that_is_told_to_end_does_not_wait_for_its_reader(monkey
                 while not is_full(unread):
                     await anyio.lowlevel.checkpoint()
                 interrupts.tell(signal.SIGTERM)
-            last = list(session.ledger.handle.read())[-1]
+            last = list(session.session_log.handle.read())[-1]
     assert codes == [6]
     assert last.data == TurnEnd(1, aborted(AbortCause("disposed", "SIGTERM")))

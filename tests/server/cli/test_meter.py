@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 
 from refold_protocol.session.messages import Usage
-from refold_protocol.session.meter_rows import PressureRow
+from refold_protocol.session.meter import PressureRow
 from refold_server.cli.cli_meter import table_lines
 from refold_server.cli.terminal import Style
 from refold_server.cli.text_tables import HEIGHT, plot_lines

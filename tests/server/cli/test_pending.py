@@ -11,7 +11,7 @@ from refold_protocol.ids import InputId, SessionId
 from refold_protocol.session.events import Draft, InputAccepted, InstanceStart
 from refold_protocol.session.messages import Source, text_content
 from refold_server.clock import uuid7
-from refold_server.sessions.settings import PERMISSIONS
+from refold_server.sessions.session_settings import PERMISSIONS
 from refold_storage.interface import NewSession
 from refold_storage.lmdb_store import open_store
 from tests.support.commands import Done, Here
@@ -150,7 +150,7 @@ def test_what_the_session_says_of_its_permissions_is_no_input_that_a_person_runs
         (["--pending"], "--pending: needs --session"),
         (["--withdraw"], "--withdraw: needs --session"),
         (["--withdraw", "--session", "s1", "--permissions", "ask"], "--withdraw: runs no turn"),
-        (["--pending", "--session", "s1", "--model", "a/b"], "--model: is for a new session"),
+        (["--pending", "--session", "s1", "--model", "a/b"], "no provider 'a' is configured"),
         (["--pending", "--session", "s2"], "there is no session s2"),
         (["--withdraw", "--session", "s2"], "there is no session s2"),
     ],

@@ -86,7 +86,7 @@ def test_a_store_of_another_format_is_refused_and_nothing_is_written(refold: Her
         ("model = 3\n", 'model: expects "provider/model"; it is 3 ({file}, line 1)'),
         ("[store]\npaht = 'x'\n", "store.paht: there is no such setting; did you mean 'path'? ({file}, line 2)"),
         ("model = \n", "configuration: not valid TOML: Invalid value ({file}, line 1)"),
-        ("[retry]\nattempts = 2\n", "retry.attempts: expects 1, or to be left out; it is 2: this release does not have"),
+        ("[retry]\nattempts = 0\n", "retry.attempts: expects a whole number from 1 to 20; it is 0 ({file}, line 2)"),
     ],
 )
 def test_a_wrong_configuration_is_told_by_its_key(refold: Here, command: list[str], text: str, complaint: str) -> None:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.chat_stream import reply
 from tests.support.commands import Here, there
 from tests.support.daemons import Place, types
+from tests.support.fake_provider import FakeProvider, answer
 
 REPLY = {"text": "Forty-two."}
 LOOK = {"text": "I look.", "calls": [{"name": "list_files"}]}
@@ -108,10 +110,31 @@ def test_a_model_that_is_not_there_is_told_before_a_store_is_made(refold: Here, 
     assert not refold.place.store.exists()
 
 
-def test_the_model_of_a_session_cannot_be_changed_yet_and_that_is_told(refold: Here) -> None:
-    done = refold("run", "go", "--session", "s", "--model", "rehearsal/workspace")
+def test_model_effort_permissions_and_title_of_a_session_that_exists_are_changed_and_kept(refold: Here) -> None:
+    refold.place.script(*[{"text": "Hi."}] * 3)
+    session = refold("run", "go").session
+    refold.place.config.write_text(
+        refold.place.config.read_text() + '\n[models."rehearsal/other"]\ncontext_window = 9000\n', encoding="utf-8"
+    )
+    refold("run", "go", "--session", session, "--model", "rehearsal/other")
+    options = ("--model", "rehearsal/workspace", "--effort", "high", "--permissions", "deny", "--title", "Named")
+    assert refold("run", "go", "--session", session, *options).code == 0
+    assert refold("run", "go", "--session", session).code == 0
+    settings = [event["data"] for event in refold.events(session) if event["type"] == "session/settings"]
+    assert [one.get("model") for one in settings] == ["rehearsal/workspace", "rehearsal/other", "rehearsal/workspace"]
+    assert settings[-1] == {"model": "rehearsal/workspace", "effort": "high", "permissions": {"mode": "deny"}}
+    (row,) = refold("sessions", "--json").values
+    assert (row["title"], row["model"]) == ("Named", "rehearsal/workspace")
+
+
+def test_a_model_that_is_not_configured_changes_no_session(refold: Here) -> None:
+    refold.place.script({"text": "Hi."})
+    session = refold("run", "go").session
+    before = refold.events(session)
+    done = refold("run", "go", "--session", session, "--model", "nowhere/model")
     assert (done.code, done.out) == (2, b"")
-    assert "--model: is for a new session" in done.err
+    assert "nowhere" in done.err
+    assert refold.events(session) == before
 
 
 def test_a_session_whose_provider_is_configured_no_more_is_told_before_its_turn(refold: Here) -> None:
@@ -158,3 +181,14 @@ def test_the_limit_of_output_tokens_ends_with_five_and_keeps_the_text(refold: He
     assert (done.code, done.lines[0]) == (5, "Forty-")
     assert "turn was cut off at the limit of output tokens" in done.err
     assert "tool/call" not in types(refold.events(done.session))
+
+
+def test_a_model_whose_window_nobody_stated_is_named_once_for_a_session(refold: Here) -> None:
+    with FakeProvider() as provider:
+        provider.play([answer(reply("one")), answer(reply("two"))])
+        refold.place.provider(provider.base_url, window=None)
+        first = refold("run", "go")
+        second = refold("run", "go on", "--session", first.session)
+    assert (first.code, second.code) == (0, 0)
+    assert 'set context_window under [models."fake/small"]. Until then this session is not metered' in first.err
+    assert second.err == ""

@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from refold_protocol.ids import SessionId
-from refold_protocol.rpc.listing import SessionRow
 from refold_server.cli.terminal import Style
 from refold_server.cli.text_tables import MAX_TITLE, columns_of, fitted, session_lines
+from refold_server.sessions.session_list import SessionRow
 from tests.support.commands import Here
 
 PLAIN = Style(colour=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from refold_storage.occupants import lock_holders
+from refold_storage.locks import lock_holders
 from tests.support.commands import Here
 from tests.support.daemons import Place
 from tests.support.damage import Disk

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from refold_protocol.ids import ApprovalId, CallId
 from refold_protocol.session.codec import seal
-from refold_protocol.session.endings import COMPLETED, MAX_TOKENS
+from refold_protocol.session.event_data import COMPLETED, MAX_TOKENS
 from refold_protocol.session.events import (
     ApprovalAsked,
     ApprovalSubject,
     AssistantChunk,
     AssistantMessage,
+    CompactEnd,
+    CompactStart,
     Draft,
     EventData,
+    LlmRetry,
     StepStart,
     ToolCall,
     ToolResult,
     TurnEnd,
+    TurnError,
 )
 from refold_protocol.session.messages import Chunk, ReasoningDelta, TextDelta, Usage, UsageChunk, text_content
 from refold_server.cli.formatting import subject_lines
 from refold_server.cli.terminal import Style
 from refold_server.cli.turn_output import Target, TurnFormatter
+from tests.support.logs import HEADER
 
 
 def chunk(given: Chunk) -> AssistantChunk:
@@ -86,6 +91,11 @@ def test_what_went_well_or_says_nothing_is_not_told() -> None:
     assert quiet == {Target.OUT: "session s1\n", Target.NOTES: ""}
 
 
+def test_a_wait_for_another_attempt_is_told_when_it_begins() -> None:
+    said = told(LlmRetry(1, 1, 1, "provider.rateLimited", 1_500), says("Hi."))
+    assert said[Target.NOTES] == "provider.rateLimited; attempt 2 in 1.5 s\n"
+
+
 def test_a_bad_end_is_told_in_a_sentence() -> None:
     assert told(TurnEnd(1, MAX_TOKENS))[Target.NOTES].startswith("turn was cut off at the limit of output tokens")
 
@@ -123,3 +133,11 @@ def test_a_diff_is_shown_in_its_colours() -> None:
     lines = list(subject_lines(ASKED.subject, Style(colour=True)))
     assert lines == ["\x1b[31m-one\x1b[0m", "\x1b[32m+two\\x1b[2J\x1b[0m", " context"]
     assert list(subject_lines(ApprovalSubject("command", "-a"), Style(colour=True))) == ["-a"]
+
+
+def test_a_compaction_is_told_while_it_runs_and_how_it_ended() -> None:
+    start = CompactStart("pressure", (1, 2), "Sum up.", HEADER.config, 1)
+    assert told(start)[Target.NOTES] == "(the older part of the history is being summed up)\n"
+    assert told(CompactEnd())[Target.NOTES] == "(it was summed up)\n"
+    failed = CompactEnd(TurnError("compaction.failed", "The summary says\nnothing."))
+    assert told(failed)[Target.NOTES] == "(it was not summed up: The summary says nothing.)\n"

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from typing import TextIO
 
 import lmdb
+import msgspec
 import pytest
 
 from refold_protocol.ids import SessionId
 from refold_server.cli.terminal import PROGRESS_EVENTS, OutputStream, show_progress
-from refold_storage.keys import session_key
+from refold_server.rpc.proof_methods import LogVerifyResult
+from refold_storage.record_keys import session_key
 from tests.support.commands import Here
 from tests.support.copies import Change, copied, of_a_later_encoder, unchanged, with_another_body, with_another_request
 
@@ -159,3 +161,11 @@ def test_a_short_check_shows_nothing(terminal: tuple[TextIO, Callable[[], bytes]
 def test_nobody_is_told_how_far_a_check_is_who_does_not_look(capfd: pytest.CaptureFixture[str]) -> None:
     with open(os.devnull, "w", encoding="utf-8") as nothing, show_progress(OutputStream(nothing), 2 * PROGRESS_EVENTS) as told:
         assert told is None
+
+
+def test_a_finding_has_the_members_that_daemons_answer_with_and_says_of_which_session(refold: Here) -> None:
+    session = refold("run", "Where is the zebra?").session
+    (found,) = refold("verify", session, "--json").values
+    told = msgspec.to_builtins(LogVerifyResult(found["events"], found["requests"], found["equal"], 0))
+    assert found == {"session": session, "verified": True, "report": found["report"], **told}
+    assert (found["requests"], found["equal"]) == (found["report"]["requests"], found["report"]["equal"])

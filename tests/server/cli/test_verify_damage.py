@@ -108,10 +108,13 @@ def test_a_flipped_byte_in_the_head_of_a_record_is_named_with_its_events(
 def test_a_flipped_byte_anywhere_in_a_compressed_body_is_named_with_its_record(
     refold: Here, session: str, disk: Disk, at: int
 ) -> None:
-    stored = disk.records[at]
+    stored, export = disk.records[at], refold("export", session).out
     for byte in range(40, len(stored.value), 37):
         disk.flip(at, byte, 0x10)
         done = refold("verify", session, "--json")
+        if done.code == 0:  # another way to deflate the same bytes
+            assert refold("export", session).out == export
+            continue
         assert done.code == 1
         check, seq, last = places(done)[0]
         assert check in ("record", "chain")

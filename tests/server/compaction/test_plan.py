@@ -11,8 +11,7 @@ from refold_protocol.session.codec import seal
 from refold_protocol.session.events import Draft, Event, UserMessage
 from refold_protocol.session.messages import Source, text_content
 from refold_protocol.session.meter import Pressure
-from refold_server.compaction.plan import Ground, planned, scale_of
-from refold_server.compaction.policy import Bounds, bounds_of
+from refold_server.compaction.compaction_decision import Bounds, PlanInput, bounds_of, planned, scale_of
 from refold_server.config import CompactionConfig
 
 
@@ -44,37 +43,37 @@ def test_a_tail_just_below_the_threshold_is_taken() -> None:
 
 
 def test_the_cap_is_that_of_the_settings_where_it_fits() -> None:
-    plan = planned(Ground(nodes(10), (100,) * 10, 500, 50, 100_000, 8_192), retain=250)
+    plan = planned(PlanInput(nodes(10), (100,) * 10, 500, 50, 100_000, 8_192), retain=250)
     assert plan is not None
     assert (plan.region.count, plan.region.tokens, plan.cap) == (7, 700, 8_192)
 
 
 def test_the_cap_is_what_is_left_of_the_window_where_that_is_less() -> None:
-    plan = planned(Ground(nodes(10), (100,) * 10, 500, 50, 2_000, 8_192), retain=250)
+    plan = planned(PlanInput(nodes(10), (100,) * 10, 500, 50, 2_000, 8_192), retain=250)
     assert plan is not None
     assert plan.cap == 2_000 - 500 - 700
 
 
 def test_a_region_is_bounded_by_what_the_call_may_hold() -> None:
-    plan = planned(Ground(nodes(100), (100,) * 100, 500, 50, 4_000, 8_192), retain=0)
+    plan = planned(PlanInput(nodes(100), (100,) * 100, 500, 50, 4_000, 8_192), retain=0)
     assert plan is not None
     assert (plan.region.tokens, plan.cap) == (3_000, 500), "an eighth of the window is left for the summary"
 
 
 def test_less_is_left_for_the_summary_where_nothing_can_be_summed_up_otherwise() -> None:
-    plan = planned(Ground(nodes(10), (100,) * 10, 3_450, 50, 4_000, 8_192), retain=0)
+    plan = planned(PlanInput(nodes(10), (100,) * 10, 3_450, 50, 4_000, 8_192), retain=0)
     assert plan is not None
     assert (plan.region.tokens, plan.cap) == (400, 150)
 
 
 def test_a_region_that_no_summary_can_be_shorter_than_is_left_alone() -> None:
-    assert planned(Ground(nodes(2), (25, 25), 10, 50, 4_000, 100), retain=0) is None
-    assert planned(Ground(nodes(2), (26, 25), 10, 50, 4_000, 100), retain=0) is not None
+    assert planned(PlanInput(nodes(2), (25, 25), 10, 50, 4_000, 100), retain=0) is None
+    assert planned(PlanInput(nodes(2), (26, 25), 10, 50, 4_000, 100), retain=0) is not None
 
 
 def test_what_a_provider_counted_scales_all_estimates() -> None:
     """E-07: an estimate that is too low by half would plan a call that does not fit, and keep twice the tail."""
-    plan = planned(Ground(nodes(10), (100,) * 10, 100, 50, 4_000, 500, scale=2.0), retain=400)
+    plan = planned(PlanInput(nodes(10), (100,) * 10, 100, 50, 4_000, 500, scale=2.0), retain=400)
     assert plan is not None
     assert plan.region.tokens == 800, "400 counted tokens are 200 estimated ones"
     assert plan.cap == 500
@@ -99,7 +98,7 @@ def test_a_scale_is_at_least_one_and_that_of_a_refusal_fills_the_window(counted:
 def test_a_planned_call_fits_its_window(
     prices: list[int], beside: int, window: int, most: int, scale: float, retain: int
 ) -> None:
-    plan = planned(Ground(nodes(len(prices)), prices, beside, 50, window, most, scale), retain)
+    plan = planned(PlanInput(nodes(len(prices)), prices, beside, 50, window, most, scale), retain)
     if plan is not None:
         assert 1 <= plan.cap <= most
         assert (beside + plan.region.tokens) * scale + plan.cap <= window + 2, "but for what rounding makes of it"

@@ -1,4 +1,7 @@
-"""Shortening of large results: head and tail stay, cuts tear no character apart, and nothing grows."""
+"""Shortening of large results: head and tail stay, cuts tear no character apart, and nothing grows.
+
+Invariant: A cut result keeps whole characters, is never longer, and its whole text can be read.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,13 @@ from hypothesis import strategies as st
 
 from refold_protocol.ids import CallId
 from refold_protocol.session.codec import seal
-from refold_protocol.session.density import Density
 from refold_protocol.session.events import Draft, Event, Replace, ToolErrorInfo, ToolResult, UserMessage
 from refold_protocol.session.messages import ImageBlock, Message, ResultBlock, Source, TextBlock, text_content
-from refold_protocol.session.meter_profile import MeterProfile
 from refold_protocol.session.projection import derive_message
 from refold_protocol.session.surface import fold_surface
-from refold_server.compaction.prune import Cut, before_tail, cuts_of, large_of, readable, shortened
-from refold_server.meters import ModelTokenMeter
+from refold_protocol.session.token_estimate import Density, MeterProfile
+from refold_server.compaction.result_cuts import Cut, before_tail, cuts_of, large_of, readable, shortened
+from refold_server.requests.session_meters import ModelTokenMeter
 
 METER = ModelTokenMeter(MeterProfile("p/m", 8_192, Density(1.0)))
 NOTE = re.compile(
@@ -31,7 +33,7 @@ def result(seq: int, *content: ResultBlock, op: Replace | str = "append") -> Eve
 
 def cuts(*nodes: Event) -> tuple[Cut, ...]:
     derived = [derive_message(node) for node in nodes]
-    return cuts_of(nodes, [0 if one is None else METER.estimate_message(one) for one in derived], METER)
+    return cuts_of(nodes, [0 if one is None else METER.estimate_message(one) for one in derived], METER.profile)
 
 
 def test_a_result_is_large_from_a_share_of_the_window_on_and_never_below_a_floor() -> None:
@@ -41,7 +43,7 @@ def test_a_result_is_large_from_a_share_of_the_window_on_and_never_below_a_floor
 def test_a_large_result_keeps_head_and_tail_around_a_note_that_names_its_place() -> None:
     text = "".join(f"{number:06} " for number in range(300))
     (cut,) = cuts(result(7, TextBlock(text)))
-    (block,) = cut.result.content
+    (block,) = cut.shorter.content
     assert isinstance(block, TextBlock)
     note = NOTE.search(block.text)
     assert note is not None
@@ -51,8 +53,13 @@ def test_a_large_result_keeps_head_and_tail_around_a_note_that_names_its_place()
     assert text.endswith(tail)
     assert len(head) > len(tail) > 0
     assert int(note[1].replace(",", "")) == len(text) - len(head) - len(tail)
-    assert (cut.result.call_id, cut.result.is_error, cut.result.error) == ("c1", True, ToolErrorInfo("Failed", "TOOL_FAILED"))
-    message = derive_message(result(7, *cut.result.content))
+    assert isinstance(cut.shorter, ToolResult)
+    assert (cut.shorter.call_id, cut.shorter.is_error, cut.shorter.error) == (
+        "c1",
+        True,
+        ToolErrorInfo("Failed", "TOOL_FAILED"),
+    )
+    message = derive_message(result(7, *cut.shorter.content))
     assert message is not None
     assert cut.saved == 2_100 + 12 - METER.estimate_message(message)
 
@@ -65,7 +72,7 @@ def test_a_small_result_another_message_and_one_that_was_shortened_are_left_alon
 def test_several_texts_are_shortened_by_the_same_share_and_images_stay() -> None:
     image = ImageBlock("image/png", "ab" * 32)
     (cut,) = cuts(result(7, TextBlock("a" * 3_000), image, TextBlock("b" * 6_000)))
-    first, middle, last = cut.result.content
+    first, middle, last = cut.shorter.content
     assert middle == image
     assert isinstance(first, TextBlock)
     assert isinstance(last, TextBlock)
@@ -128,7 +135,7 @@ def test_a_cut_tears_no_character_from_what_belongs_to_it() -> None:
 def test_what_is_read_again_takes_a_share_of_the_window_and_is_never_nothing(text: str, window: int) -> None:
     """Else the model could never read the middle of a result: what it reads would be cut again before it sees it."""
     meter = ModelTokenMeter(MeterProfile("p/m", window, Density(4.0, "script")))
-    count = readable(text, meter)
+    count = readable(text, meter.profile)
     assert min(1, len(text)) <= count <= len(text)
     if count > 1:
         assert meter.estimate_message(Message("user", text_content(text[:count]))) <= window // 8

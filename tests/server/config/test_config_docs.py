@@ -40,7 +40,6 @@ def test_the_schema_has_types_bounds_words_and_defaults() -> None:
     }
     assert _at("permissions", "mode")["enum"] == ["allow", "ask", "deny"]
     assert _at("plugins", "paths")["items"]["type"] == "string"
-    assert _at("providers", "*")["required"] == ["dialect", "base_url"]
     assert _at("providers", "*", "headers", "*")["type"] == "string"
     assert _at("providers", "*", "options")["type"] == "object"
     assert _at("models", "*", "extra")["type"] == "object"

@@ -1,4 +1,7 @@
-"""Approvals: nobody is asked what is not on disk, nothing runs that nobody allowed."""
+"""Approvals: nobody is asked what is not on disk, nothing runs that nobody allowed.
+
+Invariant: Nobody is asked what is not on disk; nothing runs that was not allowed, and that durably.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,16 @@ import anyio
 import pytest
 
 from refold_protocol.errors import ApprovalSettledError
-from refold_protocol.ids import ApprovalId
+from refold_protocol.ids import ApprovalId, CallId
 from refold_protocol.session.events import AbortCause, ApprovalAsked, ApprovalDecided, Event, ToolResult
 from refold_protocol.session.messages import Source, text_of
 from refold_server.config import Mode
 from refold_server.loop.approvals import Question
 from refold_server.sessions.session import Session
-from refold_storage.memory import MemoryStore
+from refold_server.tools.tool_runner import Proposed, ToolAnswer
 from tests.support.loop_host import Script, ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, assert_proven, echo, end_of, last, scripted_session, turn, types
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +69,7 @@ async def test_a_call_that_changes_something_runs_only_after_it_was_allowed() ->
             tasks.start_soon(turn, session)
             await until(lambda: seen)
             assert host.ran == []
-            assert session.ledger.handle.durable == session.ledger.handle.tail  # the question is on disk
+            assert session.session_log.handle.durable == session.session_log.handle.tail  # the question is on disk
             assert session.status().status == "waiting"
             session.instance.approvals.answer(seen[0].id, "allowed", "once", PERSON)
             await session.turns.wait(1)
@@ -104,7 +108,7 @@ async def test_the_first_answer_wins_and_a_later_one_is_told_so() -> None:
             await session.turns.wait(1)
             with pytest.raises(ApprovalSettledError):
                 session.instance.approvals.answer(seen[0].id, "allowed", "once", PERSON)
-        decided = [event.data for event in session.ledger.handle.read() if isinstance(event.data, ApprovalDecided)]
+        decided = [event.data for event in session.session_log.handle.read() if isinstance(event.data, ApprovalDecided)]
         assert [one.outcome for one in decided] == ["denied"]
 
 
@@ -170,7 +174,7 @@ async def test_permissions_decide_without_asking(mode: Mode, ran: int) -> None:
         assert end_of(await turn(session)) == "completed"
         assert seen == []
         assert len(host.ran) == ran
-        assert not any(isinstance(event.data, ApprovalDecided) for event in session.ledger.handle.read())
+        assert not any(isinstance(event.data, ApprovalDecided) for event in session.session_log.handle.read())
 
 
 async def test_everybody_gone_denies_what_stands_open_and_what_is_asked_later_at_once() -> None:
@@ -183,7 +187,7 @@ async def test_everybody_gone_denies_what_stands_open_and_what_is_asked_later_at
             assert end_of(await session.turns.wait(1)) == "completed"
         assert end_of(await turn(session)) == "completed"
         assert len(seen) == len(settled) == 1, "the second one was put to nobody"
-        decided = [event.data for event in session.ledger.handle.read() if isinstance(event.data, ApprovalDecided)]
+        decided = [event.data for event in session.session_log.handle.read() if isinstance(event.data, ApprovalDecided)]
         assert [(one.outcome, one.by) for one in decided] == [("denied", CLIENT)] * 2
         assert host.ran == []
         assert_proven(session)
@@ -197,12 +201,12 @@ async def test_a_question_that_is_not_on_disk_yet_is_put_to_nobody_but_can_be_an
         def answer_at_once(events: Sequence[Event]) -> None:
             for event in events:
                 if isinstance(event.data, ApprovalAsked):
-                    assert session.ledger.handle.durable < event.seq
+                    assert session.session_log.handle.durable < event.seq
                     assert approvals.open == ()
                     asked_ids.append(event.data.id)
 
         asked_ids: list[ApprovalId] = []
-        session.ledger.handle.observe(answer_at_once)
+        session.session_log.handle.observe(answer_at_once)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(turn, session)
             await until(lambda: asked_ids)
@@ -218,9 +222,9 @@ async def test_a_permission_is_on_disk_before_anything_runs() -> None:
     async with asked(host) as (session, seen, _):
 
         async def write(arguments: str) -> str:
-            decided = [event.seq for event in session.ledger.handle.read() if isinstance(event.data, ApprovalDecided)]
+            decided = [event.seq for event in session.session_log.handle.read() if isinstance(event.data, ApprovalDecided)]
             assert decided
-            assert decided[-1] <= session.ledger.handle.durable
+            assert decided[-1] <= session.session_log.handle.durable
             return arguments
 
         host.bodies["write"] = write
@@ -230,3 +234,28 @@ async def test_a_permission_is_on_disk_before_anything_runs() -> None:
             session.instance.approvals.answer(seen[0].id, "allowed", "once", PERSON)
             await session.turns.wait(1)
         assert not result_of(session).is_error
+
+
+async def test_a_call_that_was_stopped_before_anybody_was_asked_says_that_it_did_not_run() -> None:
+    """A change is worked out before it is asked about: the `tool/call` is recorded then, and nothing ran."""
+
+    class Slow(ScriptedHost):
+        async def propose(self, call_id: CallId, name: str, arguments: str) -> Proposed | ToolAnswer | None:
+            working.set()
+            await anyio.sleep_forever()
+            raise AssertionError("unreachable")
+
+    working = anyio.Event()
+    host = Slow(ScriptedProvider(calls(("c1", "write", "{}"))), {"write": echo})
+    host.alone = {"write"}
+    async with asked(host) as (session, seen, _):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(turn, session)
+            await working.wait()
+            await session.interrupt(1, AbortCause("user"))
+        result = result_of(session)
+        assert result.error is not None
+        assert result.error.code == "ABORTED_BEFORE_DISPATCH"
+        assert text_of(result.content) == "This call did not run: the turn was stopped first."
+        assert seen == []
+        assert_proven(session)

@@ -8,19 +8,17 @@ from msgspec.structs import replace
 from refold_protocol.errors import ProviderError
 from refold_protocol.ids import SessionId
 from refold_protocol.session.events import CompactEnd, CompactStart, CompactSummary, RequestSent, SessionSettings, UserMessage
-from refold_protocol.session.header_types import CallConfig
-from refold_protocol.session.messages import Usage, text_of
-from refold_protocol.session.rebuild import rebuild_summary
-from refold_protocol.session.region import COMPACTION
-from refold_protocol.session.request import Request
+from refold_protocol.session.messages import CallConfig, Usage, text_of
+from refold_protocol.session.request import Request, rebuild_summary
 from refold_protocol.session.surface import fold_surface
+from refold_server.compaction.compaction_decision import COMPACTION
 from refold_server.config import CompactionConfig
-from refold_server.sessions.compacting import compact_session
-from refold_server.sessions.settings import SettingsPatch
+from refold_server.sessions.session_registry import compact_session
+from refold_server.sessions.session_settings import SettingsPatch
 from refold_storage.interface import NewSession
-from refold_storage.memory import MemoryStore
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import NAME, assert_proven, end_of, last, scripted_session, turn, types
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -38,10 +36,10 @@ async def test_a_compaction_on_request_puts_a_summary_in_place_of_the_history() 
     async with scripted_session(around) as session:
         await turn(session, "one")
         await turn(session, "two")
-        tail = session.ledger.handle.tail
+        tail = session.session_log.handle.tail
         seq = (await compact_session(session)).seq
         assert types(session, tail + 1) == ["compact/start", "request/sent", "compact/summary", "user/message", "compact/end"]
-        (node,) = session.ledger.folds.horizon.surface.nodes
+        (node,) = session.session_log.folds.request_state.surface.nodes
         assert node.seq == seq
         assert isinstance(node.data, UserMessage)
         assert node.data.source == COMPACTION
@@ -57,7 +55,7 @@ async def test_the_summary_call_replays_header_and_region_and_puts_its_instructi
         await turn(session, "one")
         await turn(session, "two")
         before = around.scripted.requests[-1]
-        start = session.ledger.handle.tail + 1
+        start = session.session_log.handle.tail + 1
         await compact_session(session, "Keep the names.")
         asked = around.scripted.requests[-1]
         assert tuple(asked.history)[: len(before.history)] == tuple(before.history)
@@ -66,16 +64,16 @@ async def test_the_summary_call_replays_header_and_region_and_puts_its_instructi
         assert "Keep the names." in text_of(asked.history[-1].content)
         assert (asked.header.system, asked.header.tools) == (before.header.system, before.header.tools)
         assert asked.header.config.max_tokens == 8192
-        assert rebuild_summary(session.ledger.handle.read(), start) == asked
+        assert rebuild_summary(session.session_log.handle.read(), start) == asked
 
 
 async def test_a_compaction_records_what_it_shadowed_by_the_session_models_meter() -> None:
     around = host(says(LONG), says("A story."))
     async with scripted_session(around) as session:
         await turn(session, "one")
-        nodes = [node.seq for node in session.ledger.folds.horizon.surface.nodes]
+        nodes = [node.seq for node in session.session_log.folds.request_state.surface.nodes]
         meter = around.meter("scripted/small")
-        price = meter.measure_surface(session.ledger).tokens
+        price = meter.measure_surface(session.session_log).tokens
         await compact_session(session)
         summary = last(session, CompactSummary)
         assert isinstance(summary, CompactSummary)
@@ -98,12 +96,12 @@ async def test_a_model_that_the_settings_name_sums_up_within_its_own_window() ->
     around.windows["scripted/tall"] = 5_000
     async with scripted_session(around) as session:
         await turn(session, "one")
-        price = around.meter("scripted/small").measure_surface(session.ledger).tokens
+        price = around.meter("scripted/small").measure_surface(session.session_log).tokens
         landed = await compact_session(session)
         assert landed.shadowed == price
         asked = around.scripted.requests[-1]
         assert asked.header.config.model == "tall"
-        left = 5_000 - price - around.meter("scripted/small").measure(session.ledger).header
+        left = 5_000 - price - around.meter("scripted/small").measure(session.session_log).header
         instructions = len(text_of(asked.history[-1].content)) + 8
         assert asked.header.config.max_tokens == left - instructions
         summary = last(session, CompactSummary)
@@ -171,7 +169,7 @@ async def test_a_second_compaction_sums_up_the_first_one_with_what_came_since() 
         assert start.range[0] == first.seq
         assert "One story." in text_of(around.scripted.requests[-1].history[0].content)
         await turn(session, "three")
-        assert session.ledger.folds.horizon.surface.nodes[0].seq == second.seq
+        assert session.session_log.folds.request_state.surface.nodes[0].seq == second.seq
         assert_proven(session)
 
 
@@ -181,9 +179,9 @@ async def test_a_fork_of_a_compacted_session_begins_with_the_summary() -> None:
     around = host(says(LONG), says("A story."))
     async with scripted_session(around, store=store) as session:
         await turn(session, "one")
-        before = session.ledger.handle.tail
+        before = session.session_log.handle.tail
         await compact_session(session)
-        tail = session.ledger.handle.tail
+        tail = session.session_log.handle.tail
     for at, first in ((before, "one"), (tail, "The earlier part")):
         name = SessionId(f"fork{at}")
         await store.fork(NAME, at, NewSession(name, "/work", 1_000))
@@ -202,13 +200,13 @@ async def test_a_request_for_a_summary_is_compared_with_the_log_also_where_only_
         await turn(session, "one")
         await turn(session, "two")
         checked: list[bytes] = []
-        check = session.instance.live_check.check
+        check = session.instance.model.live_check.check
 
         async def counting(request: Request, body: bytes) -> None:
             checked.append(body)
             await check(request, body)
 
-        session.instance.live_check.check = counting  # type: ignore[method-assign]
+        session.instance.model.live_check.check = counting  # type: ignore[method-assign]
         await compact_session(session)
         assert checked == [around.scripted.bodies[-1]]
         assert not around.results.are_shortened, "a summary is no shortened result"

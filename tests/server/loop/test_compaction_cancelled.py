@@ -8,8 +8,8 @@ import pytest
 
 from refold_protocol.session.events import AbortCause, CompactEnd, CompactSummary
 from refold_protocol.session.messages import text_content
-from refold_server.sessions.compacting import compact_session
 from refold_server.sessions.session import Session
+from refold_server.sessions.session_registry import compact_session
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import CLIENT, assert_proven, end_of, fill, scripted_session, turn
 from tests.support.plugging import of_type
@@ -24,8 +24,8 @@ MOST = 60
 def assert_whole(session: Session, before: list[int]) -> bool:
     """Nothing is open, and the surface is what it was or begins with a summary; tell whether it does."""
     landed = bool(of_type(session, CompactSummary))
-    nodes = [node.seq for node in session.ledger.folds.horizon.surface.nodes]
-    assert session.ledger.folds.work.compaction is None
+    nodes = [node.seq for node in session.session_log.folds.request_state.surface.nodes]
+    assert session.session_log.folds.work.compaction is None
     assert not session.turns.held
     assert landed or nodes[: len(before)] == before
     assert len(of_type(session, CompactEnd)) <= 1
@@ -40,7 +40,7 @@ async def test_by_request_at_each_await() -> None:
         around.window = 100_000
         async with scripted_session(around) as session:
             await turn(session)
-            before = [node.seq for node in session.ledger.folds.horizon.surface.nodes]
+            before = [node.seq for node in session.session_log.folds.request_state.surface.nodes]
             done: list[bool] = []
 
             async def compact(session: Session = session, done: list[bool] = done) -> None:
@@ -70,7 +70,7 @@ async def test_inside_a_turn_at_each_await() -> None:
         around = ScriptedHost(ScriptedProvider(says("fine")))
         async with scripted_session(around) as session:
             await fill(session, around)
-            before = [node.seq for node in session.ledger.folds.horizon.surface.nodes]
+            before = [node.seq for node in session.session_log.folds.request_state.surface.nodes]
             _, number, _ = await session.start(text_content("three"), CLIENT)
             for _ in range(switches):
                 await anyio.lowlevel.checkpoint()

@@ -1,4 +1,7 @@
-"""Compactions that come to nothing (Must show 4): the surface is untouched, attempts are counted, the message is clear."""
+"""Compactions that come to nothing (Must show 4): the surface is untouched, attempts are counted, the message is clear.
+
+Invariant: A compaction that fails, is stopped or killed leaves the surface as it was and locks nothing.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,18 @@ from refold_protocol.session.events import (
     Event,
     Replace,
     RequestSent,
+    UnusedSummary,
     UserMessage,
 )
-from refold_protocol.session.messages import BlockStart, TextDelta, text_content
-from refold_protocol.session.meter_profile import TokenMeterError
-from refold_server.compaction.failure import CompactionError
+from refold_protocol.session.messages import BlockStart, TextDelta, Usage, text_content
+from refold_protocol.session.token_estimate import TokenMeterError
+from refold_server.compaction.compaction_decision import CompactionError
 from refold_server.config import CompactionConfig
-from refold_server.sessions.compacting import compact_session
 from refold_server.sessions.session import Session
-from refold_storage.memory import MemoryStore
+from refold_server.sessions.session_registry import compact_session
 from tests.support.loop_host import Pause, Script, ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, assert_proven, end_of, fill, last, scripted_session, turn, types
+from tests.support.memory_store import MemoryStore
 from tests.support.plugging import of_type
 
 pytestmark = pytest.mark.anyio
@@ -54,8 +58,8 @@ def host(*scripts: Script) -> ScriptedHost:
 
 def untouched(session: Session, before: tuple[Event, ...]) -> None:
     """The surface is what it was, nothing stands open, and all of it is proved."""
-    assert session.ledger.folds.horizon.surface.nodes[:] == before
-    assert session.ledger.folds.work.compaction is None
+    assert session.session_log.folds.request_state.surface.nodes[:] == before
+    assert session.session_log.folds.work.compaction is None
     assert session.status().status == "idle"
     assert_proven(session)
 
@@ -72,7 +76,7 @@ async def test_a_summary_that_cannot_stand_for_its_region_is_refused_after_one_e
     around = host(script, script, says("A story."), says("fine"))
     async with scripted_session(around) as session:
         await turn(session)
-        before = session.ledger.folds.horizon.surface.nodes[:]
+        before = session.session_log.folds.request_state.surface.nodes[:]
         with pytest.raises(RefoldError, match=message):
             await compact_session(session)
         assert attempts(session) == [1, 2]
@@ -84,6 +88,25 @@ async def test_a_summary_that_cannot_stand_for_its_region_is_refused_after_one_e
         untouched(session, before)
         await compact_session(session)  # and nothing is locked
         assert end_of(await turn(session)) == "completed"
+        assert_proven(session)
+
+
+async def test_summaries_that_are_thrown_away_are_paid_for() -> None:
+    around = host(says(""), says(""), says(""), says("A story."))
+    async with scripted_session(around) as session:
+        await turn(session)
+        before = session.session_log.handle.record.summary.usage
+        with pytest.raises(RefoldError):
+            await compact_session(session)
+        await compact_session(session)
+        failed, landed = [event.data for event in of_type(session, CompactEnd)]
+        assert isinstance(failed, CompactEnd)
+        assert isinstance(landed, CompactEnd)
+        assert failed.unused == (UnusedSummary(1, Usage(7, 3)), UnusedSummary(2, Usage(7, 3)))
+        assert landed.unused == (UnusedSummary(1, Usage(7, 3)),)
+        after = session.session_log.handle.record.summary.usage
+        assert after.input_tokens - before.input_tokens == 4 * 7
+        assert after.output_tokens - before.output_tokens == 4 * 3
         assert_proven(session)
 
 
@@ -100,7 +123,7 @@ async def test_a_second_answer_that_is_a_summary_lands_under_the_same_start() ->
 async def test_what_no_other_try_can_help_is_not_tried_again() -> None:
     async with scripted_session(host([KEY])) as session:
         await turn(session)
-        before = session.ledger.folds.horizon.surface.nodes[:]
+        before = session.session_log.folds.request_state.surface.nodes[:]
         with pytest.raises(ProviderError, match="401"):
             await compact_session(session)
         assert attempts(session) == [1]
@@ -128,7 +151,7 @@ async def test_a_summary_may_cost_just_less_than_its_region() -> None:
         around.policy = CompactionConfig(attempts=1)
         async with scripted_session(around) as session:
             await turn(session)
-            price = around.meter("scripted/small").measure_surface(session.ledger).tokens
+            price = around.meter("scripted/small").measure_surface(session.session_log).tokens
             around.scripted.scripts[:] = [says("x")]
             probe = await _cost_of_one_character(around)
             around.scripted.scripts[:] = [says("x" * (price - probe + more))]
@@ -155,7 +178,7 @@ async def test_a_region_that_changed_meanwhile_is_left_as_it_is_now() -> None:
     async with scripted_session(around) as session:
         await turn(session, "one")
         await turn(session, "two")
-        first = session.ledger.folds.horizon.surface.nodes[0]
+        first = session.session_log.folds.request_state.surface.nodes[0]
         refused: list[RefoldError] = []
         now: tuple[Event, ...] = ()
 
@@ -171,8 +194,8 @@ async def test_a_region_that_changed_meanwhile_is_left_as_it_is_now() -> None:
             change = Draft(
                 UserMessage(text_content("uno"), CLIENT), Replace(first.seq, first.seq), sources=((first.seq, first.seq),)
             )
-            session.ledger.append(change)
-            now = session.ledger.folds.horizon.surface.nodes[:]
+            session.session_log.append(change)
+            now = session.session_log.folds.request_state.surface.nodes[:]
             pause.go_on.set()
         assert "changed while it was summed up" in refused[0].message
         assert attempts(session) == [1]
@@ -189,7 +212,7 @@ async def test_what_is_appended_meanwhile_stays_behind_the_summary() -> None:
             await pause.reached.wait()
             await session.inject(text_content("a.txt changed"), CLIENT)
             pause.go_on.set()
-        kinds = [node.type for node in session.ledger.folds.horizon.surface.nodes]
+        kinds = [node.type for node in session.session_log.folds.request_state.surface.nodes]
         assert kinds == ["user/message", "context/message"]
         assert_proven(session)
 
@@ -200,7 +223,7 @@ async def test_a_turn_that_is_interrupted_inside_a_compaction_ends_it_and_keeps_
     async with scripted_session(around) as session:
         await fill(session, around)
         around.scripted.scripts[:] = [[BlockStart(0, "text"), TextDelta(0, "Half"), pause], says("Two stories."), says("ok")]
-        before = session.ledger.folds.horizon.surface.nodes[:]
+        before = session.session_log.folds.request_state.surface.nodes[:]
         _, number, _ = await session.start(text_content("three"), CLIENT)
         await pause.reached.wait()
         assert session.status().status == "compacting"
@@ -209,7 +232,7 @@ async def test_a_turn_that_is_interrupted_inside_a_compaction_ends_it_and_keeps_
         assert reason.kind == "aborted"
         assert around.scripted.closed == 3
         assert types(session)[-2:] == ["compact/end", "turn/end"]
-        assert session.ledger.folds.horizon.surface.nodes[: len(before)] == before
+        assert session.session_log.folds.request_state.surface.nodes[: len(before)] == before
         assert of_type(session, CompactSummary) == []
         assert end_of(await turn(session, "four")) == "completed"
         assert len(of_type(session, CompactSummary)) == 1
@@ -221,12 +244,12 @@ async def test_an_unmatched_start_is_no_lock() -> None:
     around = host(says("A story."))
     async with scripted_session(around) as session:
         await turn(session)
-        nodes = session.ledger.folds.horizon.surface.nodes
-        header = session.ledger.folds.horizon.header
+        nodes = session.session_log.folds.request_state.surface.nodes
+        header = session.session_log.folds.request_state.header
         assert header is not None
-        session.ledger.append(Draft(CompactStart("user", (nodes[0].seq, nodes[-1].seq), "Sum up.", header.config)))
+        session.session_log.append(Draft(CompactStart("user", (nodes[0].seq, nodes[-1].seq), "Sum up.", header.config)))
         landed = await compact_session(session)
-        assert [node.seq for node in session.ledger.folds.horizon.surface.nodes] == [landed.seq]
+        assert [node.seq for node in session.session_log.folds.request_state.surface.nodes] == [landed.seq]
         assert_proven(session)
 
 
@@ -248,7 +271,7 @@ async def test_a_session_that_asked_nothing_yet_has_nothing_to_sum_up() -> None:
     async with scripted_session(around) as session:
         with pytest.raises(CompactionError, match="Nothing was said"):
             await compact_session(session)
-        assert session.ledger.handle.tail < 0, "a session that never received work leaves no record"
+        assert session.session_log.handle.tail < 0, "a session that never received work leaves no record"
 
 
 async def test_a_compaction_that_cannot_begin_leaves_nothing_in_the_log_of_a_resumed_session() -> None:
@@ -256,11 +279,11 @@ async def test_a_compaction_that_cannot_begin_leaves_nothing_in_the_log_of_a_res
     async with scripted_session(host(says("A story.")), store=store) as session:
         await turn(session)
         await compact_session(session)
-        tail = session.ledger.handle.tail
+        tail = session.session_log.handle.tail
     async with scripted_session(host(), store=store) as session:
         with pytest.raises(CompactionError, match="nothing in this session's history"):
             await compact_session(session)
-        assert session.ledger.handle.tail == tail
+        assert session.session_log.handle.tail == tail
 
 
 async def test_a_model_without_a_window_is_named_where_somebody_asked_for_it() -> None:
@@ -276,10 +299,10 @@ async def test_a_request_for_a_summary_that_has_no_room_for_the_history_is_told_
     around = host()
     async with scripted_session(around) as session:
         await turn(session)
-        tail = session.ledger.handle.tail
+        tail = session.session_log.handle.tail
         with pytest.raises(CompactionError, match=r"about 1\d\d,\d{3} of the 100,000 tokens of the window"):
             await compact_session(session, "Keep this. " * 10_000)
-        assert session.ledger.handle.tail == tail
+        assert session.session_log.handle.tail == tail
 
 
 async def test_a_history_that_is_one_summary_is_not_summed_up_again() -> None:

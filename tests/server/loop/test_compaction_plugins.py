@@ -8,10 +8,10 @@ import pytest
 
 from refold_protocol.session.events import CompactEnd, CompactSummary, RequestSent, UserMessage
 from refold_protocol.session.messages import Usage, text_of
-from refold_server.compaction.failure import CompactionError
+from refold_server.compaction.compaction_decision import CompactionError
 from refold_server.plugins import SUMMARISE, Summarising, Summary
-from refold_server.sessions.compacting import compact_session
 from refold_server.sessions.session import Session
+from refold_server.sessions.session_registry import compact_session
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import assert_proven, last, scripted_session, turn
 from tests.support.plugging import failures, of_type, plugin
@@ -45,7 +45,7 @@ async def test_a_plugin_may_write_the_summary_and_no_provider_is_asked() -> None
         assert isinstance(summary, CompactSummary)
         assert (summary.summary, summary.model, summary.usage) == ("3 messages", "plugin/counting", None)
         assert asked(session) == 0
-        (node,) = session.ledger.folds.horizon.surface.nodes
+        (node,) = session.session_log.folds.request_state.surface.nodes
         assert isinstance(node.data, UserMessage)
         assert "3 messages" in text_of(node.data.content)
         assert_proven(session)
@@ -109,10 +109,10 @@ async def test_a_plugin_whose_summary_is_longer_is_refused_each_time_and_nothing
 
     async with scripted_session(host(), plugins=plugin((SUMMARISE, longer))) as session:
         await turn(session)
-        before = session.ledger.folds.horizon.surface.nodes[:]
+        before = session.session_log.folds.request_state.surface.nodes[:]
         with pytest.raises(CompactionError, match="would not make the history shorter"):
             await compact_session(session)
-        assert session.ledger.folds.horizon.surface.nodes[:] == before
+        assert session.session_log.folds.request_state.surface.nodes[:] == before
         end = last(session, CompactEnd)
         assert isinstance(end, CompactEnd)
         assert end.error is not None

@@ -7,12 +7,11 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from refold_protocol.errors import ProviderError
-from refold_protocol.session.density import Density
 from refold_protocol.session.events import CompactSummary, StepEnd
 from refold_protocol.session.messages import Chunk, Usage, UsageChunk, text_of
-from refold_protocol.session.meter_profile import MeterProfile
 from refold_protocol.session.request import Request
-from refold_server.meters import ModelTokenMeter
+from refold_protocol.session.token_estimate import Density, MeterProfile
+from refold_server.requests.session_meters import ModelTokenMeter
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import assert_proven, end_of, scripted_session, turn
 from tests.support.plugging import of_type

@@ -10,25 +10,16 @@ from msgspec.structs import replace
 from refold_protocol.errors import SessionCorruptionError
 from refold_protocol.ids import SessionId
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.events import (
-    Draft,
-    RequestHeader,
-    RequestHeaderDelta,
-    StepStart,
-    Trigger,
-    TurnStart,
-    UserMessage,
-)
-from refold_protocol.session.header_types import SystemDelta, ToolSchema, ToolsDelta
-from refold_protocol.session.messages import text_content
-from refold_protocol.session.rebuild import sent_requests
-from refold_server.loop.ledger import Ledger
+from refold_protocol.session.events import Draft, RequestHeader, RequestHeaderDelta, StepStart, Trigger, TurnStart, UserMessage
+from refold_protocol.session.messages import SystemDelta, ToolSchema, ToolsDelta, text_content
+from refold_protocol.session.request import sent_requests
+from refold_server.requests.session_log import SessionLog
 from refold_server.sessions.session import Session
 from refold_storage.interface import NewSession
-from refold_storage.memory import MemoryStore
 from tests.support.logs import HEADER
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import CLIENT, assert_proven, scripted_session, turn
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -43,9 +34,9 @@ class Offer:
         self.system = system
         self.tools: tuple[ToolSchema, ...] = (LOOK, WRITE)
         self.model = "one"
-        seams: Any = session.instance.seams
-        self._assemble, self._request = seams.assemble, seams.request
-        seams.assemble, seams.request = self._assembled, self._called
+        hooks: Any = session.instance.hooks
+        self._assemble, self._request = hooks.assemble, hooks.request
+        hooks.assemble, hooks.request = self._assembled, self._called
 
     async def _assembled(self, *given: Any) -> Any:
         return replace(await self._assemble(*given), system=self.system, tools=self.tools)
@@ -55,7 +46,9 @@ class Offer:
 
 
 def recorded(session: Session) -> list[RequestHeader | RequestHeaderDelta]:
-    return [event.data for event in session.ledger.handle.read() if isinstance(event.data, RequestHeader | RequestHeaderDelta)]
+    return [
+        event.data for event in session.session_log.handle.read() if isinstance(event.data, RequestHeader | RequestHeaderDelta)
+    ]
 
 
 async def test_a_system_text_that_changes_is_recorded_as_its_changed_lines() -> None:
@@ -102,7 +95,7 @@ async def test_what_is_sent_after_deltas_is_what_a_reader_of_the_log_rebuilds() 
             offer.system = "\n".join(f"{line}\u2028\r" if line == number else f"{line}" for line in range(8))
             await turn(session)
         assert [type(data) for data in recorded(session)] == [RequestHeader] + [RequestHeaderDelta] * 7
-        assert [request for _, _, request in sent_requests(session.ledger.handle.read())] == provider.requests
+        assert [request for _, _, request in sent_requests(session.session_log.handle.read())] == provider.requests
         assert_proven(session)
 
 
@@ -115,10 +108,10 @@ async def test_a_log_with_deltas_is_resumed_with_a_snapshot_and_goes_on_with_del
         await turn(session)
         offer.system = system
         await turn(session)
-        before = session.ledger.folds.horizon.header
+        before = session.session_log.folds.request_state.header
     async with scripted_session(ScriptedHost(provider), store=store) as session:
         offer = Offer(session, "Be kind." if drift else system)
-        assert session.ledger.folds.horizon.header == before
+        assert session.session_log.folds.request_state.header == before
         await turn(session)
         offer.system += "\nMind the gap."
         await turn(session)
@@ -132,35 +125,35 @@ async def test_a_log_with_deltas_is_resumed_with_a_snapshot_and_goes_on_with_del
         assert_proven(session)
 
 
-async def _in_a_step(*more: Draft) -> Ledger:
+async def _in_a_step(*more: Draft) -> SessionLog:
     store = MemoryStore(clock=lambda: 1_000)
-    ledger = Ledger(await store.create(NewSession(SessionId("s1"), "/work", 1_000)))
-    ledger.append(Draft(TurnStart(1, Trigger("message", CLIENT))))
-    ledger.append(Draft(UserMessage(text_content("go"), CLIENT), surface_op="append"), Draft(StepStart(1, 1)), *more)
-    return ledger
+    session_log = SessionLog(await store.create(NewSession(SessionId("s1"), "/work", 1_000)))
+    session_log.append(Draft(TurnStart(1, Trigger("message", CLIENT))))
+    session_log.append(Draft(UserMessage(text_content("go"), CLIENT), surface_op="append"), Draft(StepStart(1, 1)), *more)
+    return session_log
 
 
 async def test_a_delta_that_does_not_fit_is_refused_before_it_is_accepted() -> None:
     fits, wrong = (Draft(RequestHeaderDelta(system=SystemDelta(keep, ("Be kind.",), 0))) for keep in (1, 9))
-    ledger = await _in_a_step(Draft(RequestHeader(HEADER, "initial")))
-    tail, folds = ledger.handle.tail, ledger.folds
+    session_log = await _in_a_step(Draft(RequestHeader(HEADER, "initial")))
+    tail, folds = session_log.handle.tail, session_log.folds
     for batch in ((wrong,), (fits, wrong)):
         with pytest.raises(SessionCorruptionError, match=f"event {tail + len(batch)} does not fit"):
-            ledger.append(*batch)
-        assert ledger.handle.tail == tail
-        assert ledger.folds is folds
-    ledger.append(fits)
-    assert ledger.folds.horizon.header == replace(HEADER, system="Be brief.\nBe kind.")
+            session_log.append(*batch)
+        assert session_log.handle.tail == tail
+        assert session_log.folds is folds
+    session_log.append(fits)
+    assert session_log.folds.request_state.header == replace(HEADER, system="Be brief.\nBe kind.")
 
 
 async def test_a_delta_before_any_snapshot_is_refused_at_append_and_at_opening() -> None:
-    ledger = await _in_a_step()
-    tail = ledger.handle.tail
+    session_log = await _in_a_step()
+    tail = session_log.handle.tail
     delta = Draft(RequestHeaderDelta(config=HEADER.config))
     with pytest.raises(SessionCorruptionError, match="none was recorded before") as caught:
-        ledger.append(delta)
+        session_log.append(delta)
     assert caught.value.details == {"seq": tail + 1}
-    assert ledger.handle.tail == tail
-    ledger.handle.append((delta,))
+    assert session_log.handle.tail == tail
+    session_log.handle.append((delta,))
     with pytest.raises(SessionCorruptionError, match="none was recorded before"):
-        Ledger(ledger.handle)
+        SessionLog(session_log.handle)

@@ -10,14 +10,15 @@ from refold_protocol.errors import ProviderError
 from refold_protocol.session.events import CompactEnd, CompactStart, CompactSummary
 from refold_protocol.session.messages import Chunk, Message, UsageChunk, text_content, text_of
 from refold_protocol.session.request import Request
+from refold_server.config import CompactionConfig
 from refold_server.plugins import SESSION_PREFIX, SUMMARISE, PluginRegistry, PrefixRequest, Summarising, Summary
 from refold_server.plugins.hook_table import NextPrefix, NextSummary
 from refold_server.plugins.plugin_registry import Plugins, registered
-from refold_server.sessions.compacting import compact_session
-from refold_storage.memory import MemoryStore
+from refold_server.sessions.session_registry import compact_session
 from tests.support.loop_host import Script, ScriptedHost, ScriptedProvider
 from tests.support.loop_host import says as says_with_usage
 from tests.support.loops import CLIENT, assert_proven, end_of, scripted_session, turn
+from tests.support.memory_store import MemoryStore
 from tests.support.plugging import of_type
 
 pytestmark = pytest.mark.anyio
@@ -127,7 +128,8 @@ async def test_after_an_answer_that_it_did_not_fit_a_session_with_a_large_prefix
     async with scripted_session(host(*[says(STORY[:700])] * 3), store=store) as session:
         for _ in range(3):
             await turn(session)
-    around = host(says(" "), says(" "), [OVERFLOW], says("A story."), says("fine"))
+    around = host(says(" "), [OVERFLOW], says("A story."), says("fine"))
+    around.policy = CompactionConfig(attempts=1)
     async with scripted_session(around, store=store, plugins=prefixed(5_500)) as session:
         assert end_of(await turn(session)) == "completed"
         ends = [event.data for event in of_type(session, CompactEnd)]

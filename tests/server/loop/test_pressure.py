@@ -7,23 +7,15 @@ import logging
 import pytest
 
 from refold_protocol.errors import ProviderError
-from refold_protocol.session.events import (
-    CompactEnd,
-    CompactStart,
-    CompactSummary,
-    RequestSent,
-    StepEnd,
-    TurnEnd,
-    TurnError,
-)
+from refold_protocol.session.events import CompactEnd, CompactStart, CompactSummary, RequestSent, StepEnd, TurnEnd, TurnError
 from refold_protocol.session.messages import Chunk, UsageChunk, text_of
 from refold_server.config import CompactionConfig
 from refold_server.sessions.session import Session
-from refold_server.sessions.settings import SettingsPatch
-from refold_storage.memory import MemoryStore
+from refold_server.sessions.session_settings import SettingsPatch
 from tests.support.loop_host import Script, ScriptedHost, ScriptedProvider, calls
 from tests.support.loop_host import says as says_with_usage
 from tests.support.loops import assert_proven, echo, end_of, last, scripted_session, turn, types
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +40,7 @@ def host(*scripts: Script, window: int | None = 4_000, policy: CompactionConfig 
 
 
 def of(session: Session, kind: type) -> list[object]:
-    return [event.data for event in session.ledger.handle.read() if isinstance(event.data, kind)]
+    return [event.data for event in session.session_log.handle.read() if isinstance(event.data, kind)]
 
 
 def ended(event: object) -> TurnError:
@@ -64,7 +56,7 @@ async def test_a_history_that_reaches_the_threshold_is_compacted_before_the_next
         for prompt in ("one", "two", "three"):
             await turn(session, prompt)
         assert of(session, CompactStart) == []
-        tail = session.ledger.handle.tail
+        tail = session.session_log.handle.tail
         await turn(session, "four")
         assert types(session, tail + 1)[:9] == [
             "input/accepted",
@@ -126,7 +118,7 @@ async def test_a_failed_compaction_is_told_and_the_step_goes_on_with_the_whole_h
     async with scripted_session(around) as session:
         for prompt in ("one", "two", "three"):
             await turn(session, prompt)
-        before = session.ledger.folds.horizon.surface
+        before = session.session_log.folds.request_state.surface
         with caplog.at_level(logging.WARNING):
             assert end_of(await turn(session, "four")) == "completed"
         ends = of(session, CompactEnd)
@@ -134,7 +126,7 @@ async def test_a_failed_compaction_is_told_and_the_step_goes_on_with_the_whole_h
         assert "blank" in caplog.text
         sent = [data for data in of(session, RequestSent) if isinstance(data, RequestSent) and data.purpose == "summary"]
         assert [data.attempt for data in sent] == [1, 2], "one extra attempt, and none at the turn's second step"
-        after = session.ledger.folds.horizon.surface.nodes
+        after = session.session_log.folds.request_state.surface.nodes
         assert after[: len(before.nodes)] == before.nodes[:]
         assert_proven(session)
 
@@ -146,7 +138,7 @@ async def test_an_overflow_ends_the_step_and_the_next_one_succeeds_after_one_com
         await turn(session, "two")
     around = host([OVERFLOW], says("Two stories."), says("fine"), window=100_000)
     async with scripted_session(around, store=store) as session:
-        tail = session.ledger.handle.tail
+        tail = session.session_log.handle.tail
         assert end_of(await turn(session, "three")) == "completed"
         found = types(session, tail + 1)
         assert found[found.index("step/start") :] == [
@@ -175,6 +167,7 @@ async def test_an_overflow_ends_the_step_and_the_next_one_succeeds_after_one_com
 
 
 async def test_an_overflow_after_that_ends_the_turn_with_the_numbers() -> None:
+    """Invariant: An overflow is answered by making room once a turn; a second one ends it with the numbers."""
     around = host(says(STORY), says(STORY), [OVERFLOW], says("Two stories."), [OVERFLOW], says("fine"), window=100_000)
     async with scripted_session(around) as session:
         await turn(session, "one")
@@ -184,6 +177,8 @@ async def test_an_overflow_after_that_ends_the_turn_with_the_numbers() -> None:
         assert error.status == 400
         assert "9,000 tokens asked, the window holds 8,192" in error.message
         assert "compacted once in this turn" in error.message
+        assert "By estimate the window has 100,000 tokens" in error.message
+        assert "of it event " in error.message
         assert len(of(session, CompactSummary)) == 1
         assert end_of(await turn(session, "four")) == "completed"
         assert_proven(session)
@@ -245,4 +240,34 @@ async def test_a_summary_call_that_does_not_fit_is_tried_with_less_under_a_start
         assert kinds == ["provider.contextOverflow", None]
         sent = [data for data in of(session, RequestSent) if isinstance(data, RequestSent) and data.purpose == "summary"]
         assert [data.attempt for data in sent] == [1, 1]
+        assert_proven(session)
+
+
+async def test_at_most_two_summaries_are_asked_for_in_one_turn_and_failures_make_the_next_turns_wait(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    blank = [says(""), says("")]
+    around = host(says(STORY), says(STORY), says(STORY), *blank, says("a"), says("b"), *blank, says("c"), says("d"), says("e"))
+    around.policy = CompactionConfig(attempts=5)
+    async with scripted_session(around) as session:
+        for prompt in ("one", "two", "three"):
+            await turn(session, prompt)
+        asked: list[int] = []
+        with caplog.at_level(logging.WARNING):
+            for prompt in ("four", "five", "six", "seven", "eight"):
+                before = len(around.scripted.requests)
+                assert end_of(await turn(session, prompt)) == "completed"
+                asked.append(len(around.scripted.requests) - before - 1)
+        assert asked == [2, 0, 2, 0, 0], "one turn goes by after the first failure, two after the second"
+        assert_proven(session)
+
+
+async def test_a_refusal_of_the_provider_waits_for_no_turn_to_go_by() -> None:
+    failing = [says(""), says(""), says("a")]
+    around = host(*[says(STORY)] * 3, *failing, [OVERFLOW], says("Two stories."), says("b"))
+    async with scripted_session(around) as session:
+        for prompt in ("one", "two", "three", "four"):
+            await turn(session, prompt)
+        assert end_of(await turn(session, "five")) == "completed"
+        assert len(of(session, CompactSummary)) == 1
         assert_proven(session)

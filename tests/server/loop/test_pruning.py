@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from refold_protocol.errors import ProviderError
-from refold_protocol.session.cache import fold_attribution
 from refold_protocol.session.events import CompactStart, Replace, StepEnd, ToolResult
 from refold_protocol.session.messages import Chunk, TextBlock, UsageChunk, text_of
+from refold_protocol.session.prefix_cache import fold_attribution
 from refold_protocol.session.request import Request
 from refold_protocol.session.transcript import transcript
 from refold_server.sessions.session import Session
@@ -63,9 +63,9 @@ async def test_a_large_result_before_the_tail_is_cut_and_nothing_is_summed_up() 
         sent = around.scripted.requests[-1].history
         assert [message.role for message in sent] == ["user", "assistant", "user", "assistant", "user"]
         assert_proven(session)
-        causes = [cause.kind for row in fold_attribution(session.ledger.handle.read()).rows for cause in row.causes]
+        causes = [cause.kind for row in fold_attribution(session.session_log.handle.read()).rows for cause in row.causes]
         assert causes == ["pruning"]
-        shown = [text_of(entry.content) for entry in transcript(session.ledger.handle.read()) if entry.kind == "tool"]
+        shown = [text_of(entry.content) for entry in transcript(session.session_log.handle.read()) if entry.kind == "tool"]
         assert shown == [BIG], "people see all of it, once"
 
 
@@ -159,7 +159,7 @@ async def test_where_cutting_the_end_is_not_enough_the_history_is_summed_up_behi
         for number in range(5):
             await turn(session, str(number))
         assert end_of(await turn(session, prompt)) == "completed"
-        kinds = [event.type for event in session.ledger.handle.read() if isinstance(event.surface_op, Replace)]
+        kinds = [event.type for event in session.session_log.handle.read() if isinstance(event.surface_op, Replace)]
         assert kinds == ["tool/result", "user/message"]
         assert_proven(session)
 

@@ -7,20 +7,12 @@ from hashlib import sha256
 import pytest
 
 from refold_protocol.errors import StorageFullError
-from refold_protocol.session.events import (
-    AssistantMessage,
-    RequestHeader,
-    RequestSent,
-)
-from refold_protocol.session.messages import (
-    TextBlock,
-    ToolCallBlock,
-    text_content,
-)
-from refold_protocol.session.rebuild import sent_requests
-from refold_storage.memory import MemoryStore
+from refold_protocol.session.events import AssistantMessage, RequestHeader, RequestSent
+from refold_protocol.session.messages import TextBlock, ToolCallBlock, text_content
+from refold_protocol.session.request import sent_requests
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, assert_proven, echo, end_of, last, scripted_session, turn, types
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +37,7 @@ async def test_a_text_turn_has_its_events_in_the_order_of_the_design() -> None:
         assert isinstance(reply, AssistantMessage)
         assert reply.content == (TextBlock("Hello"),)
         assert reply.finish == "stop"
-        assert session.ledger.handle.durable == session.ledger.handle.tail
+        assert session.session_log.handle.durable == session.session_log.handle.tail
         assert_proven(session)
 
 
@@ -54,7 +46,7 @@ async def test_the_bytes_that_were_sent_are_those_whose_digest_is_recorded() -> 
     async with scripted_session(ScriptedHost(provider, {"look": echo})) as session:
         await turn(session)
         await turn(session, "more")
-        rebuilt = list(sent_requests(session.ledger.handle.read()))
+        rebuilt = list(sent_requests(session.session_log.handle.read()))
         assert [sent.sha256 for _, sent, _ in rebuilt] == [sha256(body).hexdigest() for body in provider.bodies]
         assert [request for _, _, request in rebuilt] == provider.requests
         for earlier, later in zip(provider.bodies, provider.bodies[1:], strict=False):
@@ -64,7 +56,7 @@ async def test_the_bytes_that_were_sent_are_those_whose_digest_is_recorded() -> 
 async def test_nothing_is_sent_that_could_not_be_made_durable() -> None:
     provider = ScriptedProvider(says("never"))
     async with scripted_session(ScriptedHost(provider)) as session:
-        handle = session.ledger.handle
+        handle = session.session_log.handle
         flush, flushes = handle.flush, 0
 
         async def failing(up_to: int | None = None, *, timeout: float | None = None) -> int:
@@ -91,7 +83,9 @@ async def test_each_instance_anchors_its_header_and_an_unchanged_one_is_not_writ
         async with scripted_session(ScriptedHost(provider), store=store) as session:
             await turn(session)
             await turn(session)
-            headers = [event.data.reason for event in session.ledger.handle.read() if isinstance(event.data, RequestHeader)]
+            headers = [
+                event.data.reason for event in session.session_log.handle.read() if isinstance(event.data, RequestHeader)
+            ]
     assert headers == ["initial", "resume"]
     assert provider.bodies[2].startswith(provider.bodies[1][:-2])
 
@@ -101,7 +95,7 @@ async def test_every_request_recorded_names_its_turn_and_step() -> None:
     async with scripted_session(ScriptedHost(provider, {"look": echo})) as session:
         await turn(session)
         await turn(session)
-        sent = [event.data for event in session.ledger.handle.read() if isinstance(event.data, RequestSent)]
+        sent = [event.data for event in session.session_log.handle.read() if isinstance(event.data, RequestSent)]
         assert [(one.turn, one.step, one.attempt, one.purpose) for one in sent] == [
             (1, 1, 1, "step"),
             (1, 2, 1, "step"),

@@ -5,21 +5,11 @@ from __future__ import annotations
 import pytest
 
 from refold_protocol.errors import ProviderError, SessionBusyError, StorageFullError
-from refold_protocol.session.events import (
-    AbortCause,
-    AssistantMessage,
-    TurnEnd,
-)
-from refold_protocol.session.messages import (
-    BlockStart,
-    ReasoningDelta,
-    TextDelta,
-    text_content,
-    text_of,
-)
-from refold_storage.memory import MemoryStore
+from refold_protocol.session.events import AbortCause, AssistantMessage, TurnEnd
+from refold_protocol.session.messages import BlockStart, ReasoningDelta, TextDelta, text_content, text_of
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, assert_proven, echo, end_of, last, scripted_session, turn, types
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +17,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_prompt_that_could_not_be_made_durable_is_withdrawn_and_never_runs() -> None:
     provider = ScriptedProvider(says("second"))
     async with scripted_session(ScriptedHost(provider)) as session:
-        handle = session.ledger.handle
+        handle = session.session_log.handle
         flush = handle.flush
 
         async def failing(up_to: int | None = None, *, timeout: float | None = None) -> int:
@@ -37,7 +27,7 @@ async def test_a_prompt_that_could_not_be_made_durable_is_withdrawn_and_never_ru
         with pytest.raises(StorageFullError):
             await session.start(text_content("lost"), CLIENT)
         handle.flush = flush  # type: ignore[method-assign]
-        assert session.ledger.folds.pending == ()
+        assert session.session_log.folds.pending == ()
         assert end_of(await turn(session, "second")) == "completed"
         assert len(provider.requests) == 1
 
@@ -160,7 +150,7 @@ async def test_a_stream_is_not_read_on_when_what_it_says_cannot_be_kept() -> Non
         await pause.reached.wait()
         full = True
         with pytest.raises(StorageFullError):
-            await session.ledger.flush()
+            await session.session_log.flush()
         pause.go_on.set()
         with pytest.raises(StorageFullError):
             await session.turns.wait(number)

@@ -6,21 +6,11 @@ import anyio
 import pytest
 
 from refold_protocol.errors import ProviderError
-from refold_protocol.session.events import (
-    AbortCause,
-    AssistantMessage,
-    ToolCall,
-    ToolResult,
-)
-from refold_protocol.session.messages import (
-    BlockStart,
-    ToolCallDelta,
-    text_content,
-    text_of,
-)
-from refold_storage.memory import MemoryStore
+from refold_protocol.session.events import AbortCause, AssistantMessage, ContextMessage, ToolCall, ToolResult
+from refold_protocol.session.messages import BlockStart, ToolCallDelta, text_content, text_of
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, assert_proven, echo, end_of, last, scripted_session, turn, types
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +31,7 @@ async def test_a_tool_turn_records_the_call_before_it_runs_and_the_result_behind
     seen: list[list[str]] = []
 
     async def look(arguments: str) -> str:
-        assert session.ledger.handle.durable == session.ledger.handle.tail
+        assert session.session_log.handle.durable == session.session_log.handle.tail
         seen.append(types(session)[-2:])
         return f"looked at {arguments}"
 
@@ -92,7 +82,7 @@ async def test_a_used_call_id_is_replaced_by_one_that_says_where_the_call_was_ma
     provider = ScriptedProvider(calls(("c0", "look", "{}"), ("", "look", "{}")), calls(("c0", "look", "{}")), says("ok"))
     async with scripted_session(ScriptedHost(provider, {"look": echo})) as session:
         await turn(session)
-        ids = [event.data.call_id for event in session.ledger.handle.read() if isinstance(event.data, ToolCall)]
+        ids = [event.data.call_id for event in session.session_log.handle.read() if isinstance(event.data, ToolCall)]
         assert ids == ["c0", "call_1_1_2", "call_1_2_1"]
 
 
@@ -101,7 +91,7 @@ async def test_a08_a_call_without_arguments_runs_with_an_empty_object() -> None:
     provider = ScriptedProvider(calls(*wanted), says("ok"))
     async with scripted_session(ScriptedHost(provider, {"now": echo})) as session:
         await turn(session)
-        results = [event.data for event in session.ledger.handle.read() if isinstance(event.data, ToolResult)]
+        results = [event.data for event in session.session_log.handle.read() if isinstance(event.data, ToolResult)]
         assert [text_of(result.content) for result in results] == ["got {}"] * 3
         assert provider.bodies[-1].count(b'"arguments":"{}"') == 3
 
@@ -120,7 +110,7 @@ async def test_results_are_recorded_in_the_order_of_the_calls_whichever_ends_fir
     provider = ScriptedProvider(calls(("a", "slow", "{}"), ("b", "fast", "{}")), says("ok"))
     async with scripted_session(ScriptedHost(provider, {"slow": slow, "fast": fast})) as session:
         await turn(session)
-        results = [event.data for event in session.ledger.handle.read() if isinstance(event.data, ToolResult)]
+        results = [event.data for event in session.session_log.handle.read() if isinstance(event.data, ToolResult)]
         assert [text_of(result.content) for result in results] == ["slow", "fast"]
 
 
@@ -139,7 +129,7 @@ async def test_calls_that_did_not_start_when_a_turn_is_stopped_are_answered_so()
         _, number, _ = await session.start(text_content("go"), CLIENT)
         await started.wait()
         await session.interrupt(number, AbortCause("user"))
-        results = [event.data for event in session.ledger.handle.read() if isinstance(event.data, ToolResult)]
+        results = [event.data for event in session.session_log.handle.read() if isinstance(event.data, ToolResult)]
         codes = [result.error.code for result in results if result.error is not None]
         assert codes == ["TOOL_OUTCOME_UNKNOWN", "ABORTED_BEFORE_DISPATCH"]
         assert end_of(await turn(session, "go on")) == "completed"
@@ -191,7 +181,7 @@ async def test_a_stopped_turn_keeps_the_answers_that_are_there_in_the_order_of_t
         for _ in range(20):  # the third call goes the same way in the same turns of the loop
             await anyio.lowlevel.checkpoint()
         await session.interrupt(number, AbortCause("user"))
-        results = [event.data for event in session.ledger.handle.read() if isinstance(event.data, ToolResult)]
+        results = [event.data for event in session.session_log.handle.read() if isinstance(event.data, ToolResult)]
         assert [(one.call_id, one.error and one.error.code) for one in results] == [
             ("a", None),
             ("b", "TOOL_OUTCOME_UNKNOWN"),
@@ -200,3 +190,28 @@ async def test_a_stopped_turn_keeps_the_answers_that_are_there_in_the_order_of_t
         ]
         assert "ask again" in text_of(results[1].content)
         assert_proven(session)
+
+
+async def test_a_reply_that_was_cut_off_in_its_calls_names_each_to_the_person_and_to_the_model() -> None:
+    cut = calls(("c0", "look", '{"path":"a"}'), ("c1", "write", '{"path":"b","text":"li'), finish="length")
+    provider = ScriptedProvider(cut, says("go on"))
+    host = ScriptedHost(provider, {"look": echo, "write": echo})
+    async with scripted_session(host) as session:
+        assert end_of(await turn(session)) == "max-tokens"
+        note = last(session, ContextMessage)
+        assert isinstance(note, ContextMessage)
+        assert text_of(note.content).split("\n")[1:] == [
+            '- look, whole: {"path":"a"}',
+            '- write, cut off: {"path":"b","text":"li',
+        ]
+        assert host.ran == []
+        await turn(session, "go on")
+        told = [text_of(message.content) for message in provider.requests[-1].history]
+        assert any("- write, cut off" in text for text in told)
+        assert_proven(session)
+
+
+async def test_a_reply_that_was_cut_off_in_its_text_needs_no_note() -> None:
+    async with scripted_session(ScriptedHost(ScriptedProvider(says("Half", finish="length")))) as session:
+        await turn(session)
+        assert "context/message" not in types(session)

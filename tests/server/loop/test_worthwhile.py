@@ -1,4 +1,7 @@
-"""Room is made for a while: where header and tail come near the threshold, not each message is summed up by itself."""
+"""Room is made for a while: where header and tail come near the threshold, not each message is summed up by itself.
+
+Invariant: Compactions do not follow each other at each message, however much of the window the header takes.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ import pytest
 
 from refold_protocol.session.events import CompactStart, CompactSummary, Replace, ToolResult
 from refold_protocol.session.messages import Chunk, UsageChunk, text_of
-from refold_protocol.session.region import is_summary
 from refold_protocol.session.request import Request
+from refold_server.compaction.compaction_decision import is_summary
 from refold_server.sessions.session import Session
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls
 from tests.support.loop_host import says as says_with_usage
@@ -53,14 +56,14 @@ async def test_each_compaction_stands_for_much_that_is_new(header: int) -> None:
     """Header and tail (6,400 tokens) are just below the threshold of 32,000, or above it: at the brim (36,000) less stays."""
     around = host(Storyteller())
     async with scripted_session(around) as session:
-        session.instance.system = "s" * header
+        session.instance.model.system = "s" * header
         meter = around.meter("scripted/small")
         for _ in range(100):
             assert end_of(await turn(session)) == "completed"
-            assert meter.measure(session.ledger).tokens <= WINDOW
+            assert meter.measure(session.session_log).tokens <= WINDOW
         found = summaries(session)
-        cost = meter.measure_surface(session.ledger).nodes[0].tokens
-        assert is_summary(session.ledger.folds.horizon.surface.nodes[0])
+        cost = meter.measure_surface(session.session_log).nodes[0].tokens
+        assert is_summary(session.session_log.folds.request_state.surface.nodes[0])
         assert [one.shadowed_tokens - cost for one in found[1:] if one.shadowed_tokens - cost < WINDOW // 10] == []
         assert 2 <= len(found) <= 100 * (len(STORY) + 20) // (WINDOW // 10)
         assert_proven(session)
@@ -69,7 +72,7 @@ async def test_each_compaction_stands_for_much_that_is_new(header: int) -> None:
 async def test_where_no_room_can_come_no_summary_is_asked_for() -> None:
     around = host(Storyteller())
     async with scripted_session(around) as session:
-        session.instance.system = "s" * (WINDOW - 1_000)
+        session.instance.model.system = "s" * (WINDOW - 1_000)
         for _ in range(10):
             assert end_of(await turn(session)) == "completed"
         assert of_type(session, CompactStart) == []
@@ -84,10 +87,10 @@ async def test_a_result_that_the_model_has_not_read_yet_is_not_cut_while_the_req
     around = ScriptedHost(ScriptedProvider(says(STORY), calls(("a", "look", "{}")), says("Many words.")), {"look": big})
     around.window = WINDOW
     async with scripted_session(around) as session:
-        session.instance.system = "s" * 27_500
+        session.instance.model.system = "s" * 27_500
         await turn(session, "one")
         await turn(session, "two")
-        pressure = around.meter("scripted/small").measure(session.ledger)
+        pressure = around.meter("scripted/small").measure(session.session_log)
         assert 32_000 < pressure.tokens < 36_000
         results = of_type(session, ToolResult)
         assert [event for event in results if isinstance(event.surface_op, Replace)] == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from refold_protocol.rpc.errors import WireError
+from refold_protocol.rpc.wire_errors import WireError
 from refold_server.lsp import lsp_bridge
 from refold_server.lsp.lsp_bridge import BURST, BackendQueue
 from refold_server.lsp.text_positions import OpenDocument

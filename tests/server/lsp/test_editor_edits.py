@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from refold_protocol.rpc.errors import ErrorObject
+from refold_protocol.rpc.wire_errors import ErrorObject
 from refold_server.lsp import editor_edits
 from refold_server.lsp.editor_edits import EditRefused, apply_text_edit, rewritten
 from refold_server.lsp.selection_commands import EditOutcome
 from refold_server.lsp.text_positions import OpenDocument, Splice
-from refold_server.rpc.peer import PeerError, PeerGoneError
+from refold_server.rpc.client_requests import PeerError, PeerGoneError
 from tests.support.language import NotingClient
 
 pytestmark = pytest.mark.anyio
@@ -231,3 +231,20 @@ async def test_a_change_that_changes_nothing_touches_nothing(file: Path, text: s
 async def test_half_a_surrogate_pair_in_an_open_text_does_not_reach_the_disk(file: Path) -> None:
     await apply_text_edit(DoubleEditor(), str(file), lambda text: [Splice(0, 1, "\ud83d")])
     assert on_disk(file) == "\ufffd\n2\n3\n"
+
+
+@pytest.fixture
+def dos_file(file: Path) -> Path:
+    """The same file with the line ends of another system."""
+    file.write_bytes(b"1\r\n2\r\n3\r\n")
+    return file
+
+
+def bytes_on_disk(file: Path) -> bytes:
+    return file.read_bytes()
+
+
+async def test_an_editor_that_keeps_line_ends_apart_edits_several_lines_and_the_file_keeps_its_own(dos_file: Path) -> None:
+    editor = DoubleEditor(opened(dos_file, "1\n2\n3\n"))
+    await apply_text_edit(editor, str(dos_file), rewritten("1\n2\n3\n", "one\ntwo\n3\n"))
+    assert bytes_on_disk(dos_file) == b"one\r\ntwo\r\n3\r\n"

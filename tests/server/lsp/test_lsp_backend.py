@@ -14,13 +14,14 @@ import pytest
 from lsprotocol import types
 from msgspec import Raw
 
-from refold_protocol.rpc.errors import ErrorObject, WireError
-from refold_protocol.rpc.initialize import InitializeParams, initialize_result
+from refold_protocol.rpc.initialize import InitializeParams
+from refold_protocol.rpc.initialize_reply import initialize_result
 from refold_protocol.rpc.language import COMMANDS, LanguageParams, WorkspaceFolder
 from refold_protocol.rpc.lsp_types import Position, Range
-from refold_protocol.rpc.methods import LANGUAGE_METHODS
+from refold_protocol.rpc.wire_errors import ErrorObject, WireError
 from refold_server.lsp import lsp_backend
 from refold_server.lsp.lsp_backend import PyglsBackend
+from refold_server.lsp.lsp_bridge import LANGUAGE_METHODS
 from refold_server.lsp.selection_commands import ActionRequest
 from tests.support.language import NotingFeatures, plain, raw
 
@@ -78,6 +79,7 @@ def told(value: Any) -> Any:
 @pytest.mark.parametrize("encodings", [None, ["utf-8", "utf-16"], ["utf-7", "utf-32"]])
 @pytest.mark.parametrize("literals", [True, False])
 async def test_our_static_answer_is_what_pygls_would_build(encodings: Any, literals: bool) -> None:
+    """Invariant: What is offered of the language-server side is what pygls would build."""
     action: Any = {"codeActionLiteralSupport": {"codeActionKind": {"valueSet": []}}} if literals else {}
     capabilities: Any = {
         "general": {"positionEncodings": encodings},
@@ -89,6 +91,7 @@ async def test_our_static_answer_is_what_pygls_would_build(encodings: Any, liter
     built = plain(Backend().library.request("initialize", raw(params)))["capabilities"]
     if literals:  # pygls has no word on kinds
         assert ours.pop("codeActionProvider") != built.pop("codeActionProvider")
+    assert ours["executeCommandProvider"].pop("workDoneProgress"), "pygls does not know that the progress is told"
     assert told(ours) == told(built)
 
 
@@ -156,6 +159,27 @@ async def test_half_a_surrogate_pair_passes() -> None:
     backend.open("a")
     backend.change(part((0, 1), (0, 1), "\ud83d"))
     assert backend.text == "a\ud83d"
+
+
+async def test_a_surrogate_pair_that_comes_in_halves_is_one_character() -> None:
+    backend = Backend()
+    backend.open("ab\n")
+    backend.change(part((0, 0), (0, 0), "\ud83d"))
+    backend.change(part((0, 1), (0, 1), "\ude00"), version=3)
+    backend.change(part((0, 4), (0, 4), "!"), version=4)
+    assert backend.text == "\U0001f600ab!\n"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"tags": [3]}, {"severity": 0}, {"message": {"kind": "markdown", "value": "m"}}, {"code": {}}, {"source": 7}],
+)
+async def test_of_the_diagnostics_of_other_servers_place_and_text_are_enough(odd: Any) -> None:
+    backend = Backend()
+    backend.open("one\n")
+    diagnostics = [{"range": ASKING["range"], "message": "m"} | odd, {"message": "nowhere"}, 7]
+    backend.library.request("textDocument/codeAction", raw(ASKING | {"context": {"diagnostics": diagnostics}}))
+    assert backend.features.asked[-1][0].diagnostics == ("line 1: m",)
 
 
 async def test_a_document_is_open_until_it_is_closed() -> None:

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from refold_protocol.rpc.errors import ErrorObject, WireError
 from refold_protocol.rpc.initialize import InitializeParams
-from refold_protocol.rpc.methods import LANGUAGE_METHODS
-from refold_server.lsp.lsp_bridge import LspBridge
+from refold_protocol.rpc.wire_errors import ErrorObject, WireError
+from refold_server.lsp.lsp_bridge import LANGUAGE_METHODS, LspBridge
 from refold_server.lsp.text_positions import OpenDocument
-from refold_server.rpc.peer import PeerError, PeerGoneError
+from refold_server.rpc.client_requests import PeerError, PeerGoneError
+from refold_server.rpc.progress import Progress
 from refold_server.tools.open_buffers import OpenBuffer
 from refold_server.tools.tool_failure import ToolFailure
 from tests.support.language import NotingClient, NotingLibrary, Tasks, raw
@@ -33,7 +33,9 @@ class Side:
         self.made = 0
         self._failure = failure
         tasks = Tasks()
-        self.bridge = LspBridge(self.client, self._no_sessions, tasks.spawn, self._make)
+        self.told: list[str] = []
+        progress = Progress(self.client.notify)
+        self.bridge = LspBridge(self.client, self._no_sessions, tasks.spawn, self._make, progress, self.told.append)
         given = raw({"capabilities": capabilities})
         self.bridge.begin(msgspec.json.decode(given, type=InitializeParams), given)
         self.handlers = self.bridge.handlers()

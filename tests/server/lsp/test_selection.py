@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from refold_protocol.rpc.errors import WireError
 from refold_protocol.rpc.language import COMMANDS, EDIT, EXPLAIN, FIX
 from refold_protocol.rpc.lsp_types import Position, Range
+from refold_protocol.rpc.wire_errors import WireError
 from refold_server.lsp.selection_answer import FORMAT
 from refold_server.lsp.selection_commands import (
     NO_INSTRUCTION,

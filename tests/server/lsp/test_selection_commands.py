@@ -12,17 +12,19 @@ import pytest
 from msgspec import UNSET, Raw
 
 from refold_protocol.errors import LogUnwritableError
-from refold_protocol.rpc.errors import WireError
 from refold_protocol.rpc.language import EDIT, EXPLAIN
+from refold_protocol.rpc.wire_errors import WireError
 from refold_protocol.session.messages import Source, text_of
 from refold_server.lsp import selection_commands
+from refold_server.lsp.lsp_bridge import ClientProgress
 from refold_server.lsp.selection_commands import MAX_MESSAGE, CommandResult, SelectionCommands, SelectionServices
 from refold_server.lsp.text_positions import OpenDocument
-from refold_server.sessions.registry import Sessions
-from refold_storage.memory import MemoryStore
+from refold_server.rpc.progress import Progress
+from refold_server.sessions.session_registry import Sessions
 from tests.support.editor import span
 from tests.support.language import NotingClient, Tasks
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +32,16 @@ pytestmark = pytest.mark.anyio
 class Bench:
     """SelectionCommands over a store in memory, with a provider that says what a test says."""
 
-    def __init__(self, root: Path, sessions: Sessions, provider: ScriptedProvider, tasks: Tasks) -> None:
+    def __init__(
+        self,
+        root: Path,
+        sessions: Sessions,
+        provider: ScriptedProvider,
+        tasks: Tasks,
+        *,
+        own_progress: bool = False,
+        waits: bool = False,
+    ) -> None:
         self.file = root / "sub" / "a.txt"
         self.file.parent.mkdir()
         self.file.write_text("old\n")
@@ -43,7 +54,8 @@ class Bench:
         self.open = OpenDocument(self.file.as_uri(), str(self.file), 1, "old\n")
         self.typed_meanwhile: str | None = None
         source = Source("client", "test")
-        bench = SelectionServices(self, self._folders, self._sessions, source, self.client.notify, tasks.spawn)
+        shown = ClientProgress(Progress(self.client.notify), self.client, tasks.spawn, own=own_progress)
+        bench = SelectionServices(self, self._folders, self._sessions, source, self.client.notify, tasks.spawn, shown, waits)
         self.commands = SelectionCommands(bench)
 
     async def documents(self) -> tuple[OpenDocument, ...]:
@@ -72,11 +84,11 @@ class Bench:
 
 
 @asynccontextmanager
-async def benched(root: Path, *replies: str) -> AsyncGenerator[Bench]:
+async def benched(root: Path, *replies: str, own_progress: bool = False, waits: bool = False) -> AsyncGenerator[Bench]:
     tasks = Tasks()
     provider = ScriptedProvider(*(says(reply) for reply in replies))
     sessions = Sessions(MemoryStore(clock=lambda: 1_000), lambda folder: ScriptedHost(provider), tasks.spawn)
-    yield Bench(root, sessions, provider, tasks)
+    yield Bench(root, sessions, provider, tasks, own_progress=own_progress, waits=waits)
     await tasks.done()
 
 
@@ -91,9 +103,9 @@ async def test_a_new_session_is_in_the_innermost_folder_that_has_the_document_or
         result = await bench.run(EXPLAIN, wait=True)
         live = bench.sessions.live(result.session)
         assert live is not None
-        assert live.ledger.handle.record.cwd == str(tmp_path / folder)
+        assert live.session_log.handle.record.cwd == str(tmp_path / folder)
         assert f"The selection is {shown}, line 1" in bench.asked()
-        assert live.ledger.handle.record.summary.title == f"Explain {shown}:1"
+        assert live.session_log.handle.record.summary.title == f"Explain {shown}:1"
 
 
 async def test_the_text_is_taken_when_the_prompt_is_accepted_not_when_the_command_came(tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.header_types import CallConfig, ToolSchema
-from refold_protocol.session.messages import Chunk, Message, TextDelta, text_content
+from refold_protocol.session.messages import CallConfig, Chunk, Message, TextDelta, ToolSchema, text_content
 from refold_server.plugins import (
     ASSEMBLE,
     EXECUTE,
@@ -38,9 +37,9 @@ from refold_server.plugins import (
 from refold_server.plugins.hook_table import Hook
 from refold_server.plugins.plugin_registry import Plugins, registered
 from refold_server.tools.tool_runner import ToolAnswer
-from refold_storage.memory import MemoryStore
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import echo, scripted_session, turn
+from tests.support.memory_store import MemoryStore
 from tests.support.plugging import assert_rebuilt, failures, together
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12).filter(lambda text: bool(text.strip()))

@@ -7,15 +7,15 @@ from msgspec.structs import replace
 
 from refold_protocol.json_text import JsonText
 from refold_protocol.session.events import ToolResult
-from refold_protocol.session.header_types import CallConfig, ToolSchema
-from refold_protocol.session.rebuild import sent_requests
+from refold_protocol.session.messages import CallConfig, ToolSchema
+from refold_protocol.session.request import sent_requests
 from refold_server.plugins import ASSEMBLE, REQUEST, Assembled, Assembling, ConfigRequest
 from refold_server.plugins.hook_table import NextAssembled, NextConfig
 from refold_server.sessions.session import Session
-from refold_server.sessions.settings import SettingsPatch
-from refold_storage.memory import MemoryStore
+from refold_server.sessions.session_settings import SettingsPatch
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import echo, end_of, last, scripted_session, turn
+from tests.support.memory_store import MemoryStore
 from tests.support.plugging import assert_rebuilt, failures, plugin, together
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +28,7 @@ def tools_sent(provider: ScriptedProvider) -> list[tuple[str, str]]:
 
 def headers_of(session: Session) -> list[str | None]:
     """The system text of each request, by the fold."""
-    return [request.header.system for _, _, request in sent_requests(session.ledger.handle.read())]
+    return [request.header.system for _, _, request in sent_requests(session.session_log.handle.read())]
 
 
 async def test_the_system_text_may_change_with_each_step_and_the_header_in_force_says_so() -> None:
@@ -192,7 +192,7 @@ async def test_a_config_that_no_request_can_be_made_with_is_not_recorded(change:
     async with scripted_session(ScriptedHost(provider), plugins=plugin((REQUEST, break_it))) as session:
         assert end_of(await turn(session)) == "completed"
         assert failures(session) == [("p", "agent/request")]
-        assert provider.requests[0].header.config == session.instance.host.call_config(session.ledger.folds.settings)
+        assert provider.requests[0].header.config == session.instance.host.call_config(session.session_log.folds.settings)
         assert_rebuilt(session, provider)
 
 

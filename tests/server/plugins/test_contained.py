@@ -1,4 +1,8 @@
-"""Plugins that go wrong, at every seam: what happens is what the table of seams says, and the rest of the world goes on."""
+"""Plugins that go wrong, at every seam: what happens is what the table of seams says, and the rest of the world goes on.
+
+Invariant: A plugin that raises, hangs, exits or gives nonsense costs what the table of seams says, and is told by name; the
+next turn works.
+"""
 
 from __future__ import annotations
 

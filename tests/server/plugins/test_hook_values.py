@@ -7,8 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from refold_protocol.session.header_types import CallConfig
-from refold_protocol.session.messages import Message, TextBlock, text_content
+from refold_protocol.session.messages import CallConfig, Message, TextBlock, text_content
 from refold_server.plugins import Assembled, Block, Context, Deny, Submit, context
 from refold_server.plugins.hook_values import frozen, frozen_config, frozen_contexts, frozen_decision, frozen_messages
 

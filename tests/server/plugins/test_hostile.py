@@ -9,9 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from refold_protocol.json_text import JsonText
-from refold_protocol.session.header_types import ToolSchema
-from refold_protocol.session.messages import Chunk, Message, TextBlock, ToolCallBlock, ToolResultBlock
-from refold_protocol.session.tape import Tape
+from refold_protocol.session.append_only_list import AppendOnlyList
+from refold_protocol.session.messages import Chunk, Message, TextBlock, ToolCallBlock, ToolResultBlock, ToolSchema
 from refold_server.plugins import (
     ASSEMBLE,
     EXECUTE,
@@ -36,7 +35,7 @@ from refold_server.plugins import (
 )
 from refold_server.plugins.hook_table import FLUSH, Hook
 from refold_server.plugins.plugin_registry import Plugins, registered
-from refold_server.sessions.compacting import compact_session
+from refold_server.sessions.session_registry import compact_session
 from tests.support.hostility import Attempts
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import echo, scripted_session, turn
@@ -95,7 +94,7 @@ def hostile(seam: Hook[Any], attempts: Attempts) -> Any:
     return decide
 
 
-def _grow(history: Tape[Message]) -> None:
+def _grow(history: AppendOnlyList[Message]) -> None:
     """What is allowed: a tape grows into another one, and nobody else sees that."""
     assert len(history.then(user("a lie"))) == len(history) + 1
 
@@ -151,6 +150,7 @@ async def bodies(*plugins: Plugins) -> list[bytes]:
 
 @pytest.mark.parametrize("seam", HOOKS, ids=lambda seam: seam.name)
 async def test_each_attempt_raises_and_none_reaches_the_wire(seam: Hook[Any]) -> None:
+    """Invariant: Nothing that a plugin is given can be changed by ordinary means, at any seam."""
     attempts = Attempts()
     handler = hostile(seam, attempts)
     around = plugin((seam, handler), name="hostile"), plugin((seam, handler), name="hostile too")
@@ -179,7 +179,7 @@ def test_seams_and_the_registry_cannot_be_changed_either() -> None:
 
 
 def test_a_tape_has_no_attribute_that_can_be_assigned() -> None:
-    tape = Tape([user("one")])
+    tape = AppendOnlyList([user("one")])
     for name in ("_items", "_length", "evil"):
         with pytest.raises(AttributeError):
             setattr(tape, name, [])

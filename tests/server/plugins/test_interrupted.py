@@ -122,9 +122,9 @@ async def test_it_ends_aborted_and_nothing_of_the_plugin_is_left(seam: Hook[Any]
         assert (reason.kind, reason.cause) == ("aborted", AbortCause("user", "enough"))
         assert failures(session) == []
         assert said(session) == []
-        lines = b"".join(session.ledger.handle.lines(0))
+        lines = b"".join(session.session_log.handle.lines(0))
         assert b"degraded" not in lines
-        assert session.ledger.folds.pending == ()
+        assert session.session_log.folds.pending == ()
         assert len(of_type(session, InputSettled)) == (1 if seam is PROMPT_SUBMIT else 0)
         assert_proven(session)
         again = [says("Two stories.")] if seam is SUMMARISE else []

@@ -1,6 +1,9 @@
 """The watch over the event loop: who keeps it to itself is named while it happens, once, and nobody else ever is.
 
-Handlers block until they were named: a test that passes waited for nothing else."""
+Handlers block until they were named: a test that passes waited for nothing else.
+
+Invariant: A plugin that keeps the event loop to itself is named, once a standstill, and nobody else is.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,6 @@ from msgspec.structs import replace
 from refold_protocol.session.messages import Chunk
 from refold_server.config import PluginsConfig
 from refold_server.config_file import build_config
-from refold_server.host import surroundings
 from refold_server.plugins import (
     EXECUTE,
     FLUSH,
@@ -40,6 +42,7 @@ from refold_server.plugins import (
 from refold_server.plugins.hook_table import Hook
 from refold_server.plugins.loop_watch import Watch
 from refold_server.plugins.plugin_registry import Plugins, registered
+from refold_server.services import load_services
 from refold_server.tools.session_tools import ToolTable
 from refold_server.tools.tool_runner import execute
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
@@ -260,7 +263,7 @@ async def test_what_sessions_share_is_watched_where_there_are_plugins(tmp_path: 
     path.write_text("def register(registry):\n    pass\n")
     plugins = PluginsConfig((path,) if named else (), entry_points=False)
     before = watches()
-    shared = await surroundings(replace(build_config({}, lambda: tmp_path), plugins=plugins))
+    shared = await load_services(replace(build_config({}, lambda: tmp_path), plugins=plugins))
     begun = watches() - before
     assert len(begun) == named
     await shared.close()

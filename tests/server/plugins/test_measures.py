@@ -86,7 +86,7 @@ async def test_handlers_of_one_plugin_at_one_seam_are_counted_together() -> None
     plugins = registered("p", register, "/p.py")
     async with scripted_session(ScriptedHost(ScriptedProvider(says("ok"))), plugins=plugins) as session:
         await turn(session)
-        seen = session.ledger.handle.tail + 1
+        seen = session.session_log.handle.tail + 1
         (row,) = plugin_stats(plugins)
         assert (row.plugin, row.origin, row.tools, row.event_types) == ("p", "/p.py", (), ())
         assert [(one.seam, one.calls) for one in row.seams] == [("log/observe", 2 * seen)]

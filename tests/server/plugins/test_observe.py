@@ -25,7 +25,7 @@ async def test_each_accepted_event_is_seen_once_and_in_order() -> None:
     async with scripted_session(ScriptedHost(provider, {"look": echo}), plugins=plugin((OBSERVE, seen.append))) as session:
         await turn(session)
         await turn(session)
-        assert [one.event for one in seen] == list(session.ledger.handle.read())
+        assert [one.event for one in seen] == list(session.session_log.handle.read())
         assert {one.session for one in seen} == {session.id}
         assert_rebuilt(session, provider)
 
@@ -42,9 +42,9 @@ async def test_an_append_from_inside_is_refused() -> None:
 
     provider = ScriptedProvider(says("ok"))
     async with scripted_session(ScriptedHost(provider), plugins=plugin((OBSERVE, record))) as session:
-        appends.append(lambda: session.ledger.append(Draft(SessionTitle("mine", Source("plugin", "p")))))
+        appends.append(lambda: session.session_log.append(Draft(SessionTitle("mine", Source("plugin", "p")))))
         assert end_of(await turn(session)) == "completed"
-        assert len(refused) == session.ledger.handle.tail + 1
+        assert len(refused) == session.session_log.handle.tail + 1
         assert_rebuilt(session, provider)
 
 
@@ -58,7 +58,7 @@ async def test_whoever_asks_is_told_what_became_durable() -> None:
     provider = ScriptedProvider(says("ok"))
     async with scripted_session(ScriptedHost(provider), plugins=plugin((FLUSH, told))) as session:
         await turn(session)
-        assert durable[-1] == session.ledger.handle.tail
+        assert durable[-1] == session.session_log.handle.tail
         assert durable == sorted(set(durable))
 
 
@@ -81,7 +81,7 @@ async def test_one_that_always_fails_is_told_once_and_the_others_go_on(caplog: p
         assert end_of(await turn(session)) == "completed"
         assert sorted(failures(session)) == [("p", "log/observe"), ("p", "session/flush")]
         assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
-        assert seen == list(range(session.ledger.handle.tail + 1))
+        assert seen == list(range(session.session_log.handle.tail + 1))
         assert_rebuilt(session, provider)
 
 

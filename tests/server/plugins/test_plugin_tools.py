@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from refold_protocol.errors import ConfigError
 from refold_protocol.json_text import JsonText, compact_json
 from refold_protocol.session.events import ApprovalSubject
-from refold_protocol.session.header_types import ToolSchema
-from refold_protocol.session.messages import TextBlock, text_content
+from refold_protocol.session.messages import TextBlock, ToolSchema, text_content
 from refold_server.plugins import PluginRegistry, ToolContext, ToolFailure, ToolOutput, tool
 from refold_server.plugins.plugin_registry import registered
 from refold_server.plugins.plugin_tools import FixedTool, canonical_schema

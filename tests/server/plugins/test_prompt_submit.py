@@ -1,4 +1,8 @@
-"""agent/prompt-submit and agent/pre-step: what plugins may do to a prompt, and what they may say before a request."""
+"""agent/prompt-submit and agent/pre-step: what plugins may do to a prompt, and what they may say before a request.
+
+Invariant: What a seam lets plugins change takes effect, is recorded, and is rebuilt equal by a fresh reading; any plugins
+that keep the rules, any values.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +65,7 @@ async def test_a_vetoed_prompt_ends_its_turn_blocked_without_a_step_and_is_settl
         (settled,) = of_type(session, InputSettled)
         assert isinstance(settled.data, InputSettled)
         assert (settled.data.how, settled.data.reason) == ("blocked", "secrets stand in it")
-        assert (provider.bodies, asked, session.ledger.folds.pending) == ([], [], ())
+        assert (provider.bodies, asked, session.session_log.folds.pending) == ([], [], ())
         assert_rebuilt(session, provider)
 
 
@@ -96,6 +100,10 @@ async def test_context_of_a_plugin_does_not_close_what_stands_around_it_and_raw_
 
 @pytest.mark.parametrize("blank", [(), (TextBlock(" \n"),)])
 async def test_what_would_poison_every_later_request_is_not_recorded(blank: tuple[TextBlock, ...]) -> None:
+    """Invariant: A plugin cannot record what every later request would fail by: blank context, images, a config without a
+    provider, calls without answers in the prefix.
+    """
+
     async def empty(prompt: Prompt) -> Submit:
         return Submit(blank)
 

@@ -20,17 +20,16 @@ from refold_protocol.errors import (
     SessionNotFoundError,
 )
 from refold_protocol.ids import SessionId
-from refold_protocol.session.events import ForeignData
-from refold_protocol.session.foreign import readable
+from refold_protocol.session.events import ForeignData, readable
 from refold_protocol.session.messages import text_content
 from refold_server.plugins import FLUSH, OBSERVE, PROMPT_SUBMIT, Flushed, PluginRegistry, Prompt, Recorded
 from refold_server.plugins.plugin_registry import Plugins, registered
-from refold_server.sessions.registry import Sessions
 from refold_server.sessions.session import Session
-from refold_storage.memory import MemoryStore
+from refold_server.sessions.session_registry import Sessions
 from tests.support.language import Tasks
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import CLIENT, types
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -93,10 +92,10 @@ async def test_an_event_is_recorded_behind_what_the_instance_must_record_first_a
         event = bench.record(session.id, Noted("milk"))
         assert (event.type, event.seq, event.ignorable) == ("notes/taken", 1, False)
         assert types(session) == ["instance/start", "notes/taken"]
-        (again,) = session.ledger.handle.read(1)
+        (again,) = session.session_log.handle.read(1)
         assert isinstance(again.data, ForeignData)
         assert json.loads(again.data.json) == {"text": "milk"}
-        assert await session.ledger.flush() == 1
+        assert await session.session_log.flush() == 1
 
 
 async def test_an_event_can_be_recorded_while_a_turn_runs(tmp_path: Path) -> None:

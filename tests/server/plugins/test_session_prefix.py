@@ -10,14 +10,13 @@ import pytest
 from refold_protocol.session.events import AbortCause, RequestHeader
 from refold_protocol.session.messages import Message, TextBlock, ToolCallBlock, ToolResultBlock, text_content
 from refold_protocol.session.projection import derive_message
-from refold_server.loop.composition import compose
-from refold_server.loop.seams import Seams
 from refold_server.plugins import PRE_STEP, SESSION_PREFIX, BeforeStep, PrefixRequest
 from refold_server.plugins.hook_table import NextPrefix
 from refold_server.plugins.plugin_registry import Plugins
-from refold_storage.memory import MemoryStore
+from refold_server.plugins.session_hooks import SessionHooks, compose
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import CLIENT, end_of, scripted_session, turn
+from tests.support.memory_store import MemoryStore
 from tests.support.plugging import assert_rebuilt, failures, of_type, plugin, spoken, together, user
 
 pytestmark = pytest.mark.anyio
@@ -72,20 +71,20 @@ async def test_it_is_recorded_in_the_header_and_nowhere_in_the_history() -> None
         (header,) = of_type(session, RequestHeader)
         assert isinstance(header.data, RequestHeader)
         assert header.data.header.message_prefix == (user("opener"),)
-        derived = [derive_message(node) for node in session.ledger.folds.horizon.surface.nodes]
+        derived = [derive_message(node) for node in session.session_log.folds.request_state.surface.nodes]
         assert user("opener") not in derived
-        assert user("opener") not in list(session.ledger.folds.horizon.history)
-        assert sum(b"opener" in line for line in session.ledger.handle.lines(0)) == 1
+        assert user("opener") not in list(session.session_log.folds.request_state.history)
+        assert sum(b"opener" in line for line in session.session_log.handle.lines(0)) == 1
 
 
 async def test_an_empty_composition_leaves_no_byte() -> None:
     bare, empty = ScriptedProvider(says("ok")), ScriptedProvider(says("ok"))
     async with scripted_session(ScriptedHost(bare)) as session:
         await turn(session)
-        without = list(session.ledger.handle.lines(0))
+        without = list(session.session_log.handle.lines(0))
     async with scripted_session(ScriptedHost(empty), plugins=opener()) as session:
         await turn(session)
-        with_one = list(session.ledger.handle.lines(0))
+        with_one = list(session.session_log.handle.lines(0))
     assert empty.bodies == bare.bodies
     assert [line for line in with_one if b"request/header" in line] == [line for line in without if b"request/header" in line]
 
@@ -108,7 +107,7 @@ async def test_messages_are_copied_so_that_changing_them_later_changes_nothing()
     ) as session:
         await turn(session)
         await turn(session)
-        assert session.instance.prefix == (user("opener"),)
+        assert session.instance.model.prefix == (user("opener"),)
         assert len(given) == 3
         assert_rebuilt(session, provider)
 
@@ -140,7 +139,7 @@ async def test_a_cancelled_composition_is_thrown_away_and_composed_anew_in_the_n
         reason = await session.turns.interrupt(number, AbortCause("user"))
         assert reason is not None
         assert reason.kind == "aborted"
-        assert session.instance.prefix is None
+        assert session.instance.model.prefix is None
         assert end_of(await turn(session, "again")) == "completed"
         assert composed == (["degraded", "whole"] if swallows else ["whole"])
         assert spoken(provider) == ["whole", "go", "again"]
@@ -235,7 +234,9 @@ class Nameless:
 
 
 async def test_a_contributor_whose_name_cannot_be_told_goes_by_its_class() -> None:
-    composition = await compose(plugin((SESSION_PREFIX, Nameless())).at(SESSION_PREFIX), PrefixRequest(Seams().place(1)), print)
+    composition = await compose(
+        plugin((SESSION_PREFIX, Nameless())).at(SESSION_PREFIX), PrefixRequest(SessionHooks().place(1)), print
+    )
     assert [(one.contributor, one.messages) for one in composition.contributions] == [("Nameless", (user("mine"),))]
 
 

@@ -8,15 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import force_setattr, replace
 
+from refold_protocol.session.append_only_list import AppendOnlyList
 from refold_protocol.session.events import AssistantChunk
-from refold_protocol.session.messages import (
-    BlockEnd,
-    BlockStart,
-    Chunk,
-    FinishChunk,
-    TextDelta,
-)
-from refold_protocol.session.tape import Tape
+from refold_protocol.session.messages import BlockEnd, BlockStart, Chunk, FinishChunk, TextDelta
 from refold_server.plugins import STREAM, Outgoing
 from refold_server.plugins.hook_table import NextStream
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, says
@@ -94,7 +88,7 @@ def other_bytes(outgoing: Outgoing) -> Outgoing:
 
 
 def other_request(outgoing: Outgoing) -> Outgoing:
-    history = Tape([*outgoing.request.history, user("a lie")])
+    history = AppendOnlyList([*outgoing.request.history, user("a lie")])
     return replace(outgoing, request=replace(outgoing.request, history=history))
 
 
@@ -104,6 +98,9 @@ def other_request(outgoing: Outgoing) -> Outgoing:
 async def test_what_the_log_does_not_explain_does_not_leave_whatever_the_wrapper_makes_of_it(
     swap: Callable[[Outgoing], Outgoing], mode: Any, then: str
 ) -> None:
+    """Invariant: What a wrapper of `llm/stream` swaps does not leave, whatever it makes of the refusal, in both modes of the
+    live check.
+    """
     swaps: list[bool] = [False]
 
     async def hostile(outgoing: Outgoing, rest: NextStream) -> AsyncIterator[Chunk]:

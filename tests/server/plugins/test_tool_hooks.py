@@ -208,6 +208,7 @@ async def test_an_answer_that_cannot_be_recorded_is_an_error_result(content: obj
 
 
 async def test_a_handler_that_denies_once_it_was_interrupted_changes_nothing_about_the_interrupt() -> None:
+    """Invariant: Once a turn is cancelled, nothing that a handler gives or raises counts."""
     waits = anyio.Event()
 
     async def deny(call: Call) -> Deny:
@@ -225,7 +226,7 @@ async def test_a_handler_that_denies_once_it_was_interrupted_changes_nothing_abo
         reason = await session.turns.interrupt(number, AbortCause("user"))
         assert reason is not None
         assert reason.kind == "aborted"
-        assert [code for _, _, code in results(session)] == ["TOOL_OUTCOME_UNKNOWN"]
+        assert [code for _, _, code in results(session)] == ["ABORTED_BEFORE_DISPATCH"]
         assert end_of(await turn(session)) == "completed"
         assert_rebuilt(session, provider)
 

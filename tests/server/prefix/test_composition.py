@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from refold_protocol.session.messages import Message
-from refold_server.loop.composition import Composition
-from refold_server.loop.seams import NOWHERE, Seams
 from refold_server.plugins import SESSION_PREFIX, PrefixRequest
 from refold_server.plugins.hook_runner import PluginFailure
 from refold_server.plugins.hook_table import NextPrefix
 from refold_server.plugins.plugin_registry import PluginRegistry, Plugins, registered
+from refold_server.plugins.session_hooks import NOWHERE, Composition, SessionHooks
 from tests.support.plugging import user
 
 pytestmark = pytest.mark.anyio
@@ -70,10 +69,10 @@ async def composition(*handlers: object) -> Composition:
             registry.on(SESSION_PREFIX, handler)  # type: ignore[arg-type]
 
     plugins: Plugins = registered("p", register)
-    seams = Seams(plugins, NOWHERE, "/")
+    hooks = SessionHooks(plugins, NOWHERE, "/")
     FAILURES.clear()
-    seams.report = FAILURES.append
-    return await seams.session_prefix(seams.place(1, 1))
+    hooks.report = FAILURES.append
+    return await hooks.session_prefix(hooks.place(1, 1))
 
 
 def told(composition: Composition) -> list[tuple[str, tuple[Message, ...], int]]:

@@ -1,4 +1,7 @@
-"""The same workspace gives the same prefix: asked again, in another process, place, time zone and locale."""
+"""The same workspace gives the same prefix: asked again, in another process, place, time zone and locale.
+
+Invariant: The same workspace gives the same prefix, in any process, place, zone and locale.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +55,8 @@ def elsewhere(root: Path, cwd: Path, **env: str) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        check=True,
     )
+    assert done.returncode == 0, done.stderr[-700:]
     return done.stdout
 
 

@@ -1,4 +1,7 @@
-"""The contributor `instructions`: which files it finds, in which order, how much of them, and what it does with bad ones."""
+"""The contributor `instructions`: which files it finds, in which order, how much of them, and what it does with bad ones.
+
+Invariant: Project instructions have 32 KiB in all, whatever the files hold, and none from outside of the repository.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold_server.config import PrefixConfig
-from refold_server.prefix.project_instructions import MAX_BYTES, FoundFile, bounded
+from refold_server.prefix.project_instructions import MAX_BYTES, FoundFile, bounded, instructions
 from refold_server.tools.skill_index import SkillFolders
 from tests.support.prefixes import composed, repository
 from tests.support.tool_calls import fill
@@ -179,3 +182,34 @@ def test_no_set_of_files_has_more_text_than_the_limit_and_the_nearest_comes_firs
         assert whole.startswith(kept)
         assert len(kept.encode()) <= room
         room -= len(kept.encode())
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"AGENTS.md": "\n", "CLAUDE.md": "The rule."},
+        {"AGENTS.md": "CLAUDE.md", "CLAUDE.md": "The rule."},
+        {"AGENTS.md": "@docs/rules.md\n", "docs/rules.md": "The rule."},
+        {"AGENTS.md": "# Project\n\n@docs/rules.md\n", "docs/rules.md": "@more.md\n", "docs/more.md": "The rule."},
+        {"AGENTS.md": "The rule.\r\n".encode("utf-16")},
+        {"AGENTS.md": b"\xff\xfe\x00\xd8", "CLAUDE.md": "The rule."},
+    ],
+    ids=["blank", "a name alone", "an import alone", "imports", "UTF-16", "not text"],
+)
+async def test_what_a_folder_says_is_found_where_it_is(tmp_path: Path, files: dict[str, str | bytes]) -> None:
+    fill(tmp_path, files)
+    (tmp_path / ".git").mkdir()
+    assert "The rule." in str(await instructions(str(tmp_path), None))
+
+
+@pytest.mark.anyio
+async def test_imports_stay_in_the_repository_end_and_say_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "secret.md").write_text("A secret.")
+    fill(tmp_path / "r", {"AGENTS.md": "One.\n@AGENTS.md\n@../secret.md\n@gone.md\nTwo.\n", "b.md": "x"})
+    (tmp_path / "r/.git").mkdir()
+    told = str(await instructions(str(tmp_path / "r"), None))
+    assert "A secret." not in told
+    assert told.count("One.") == 1
+    assert "@gone.md [it was not read: gone.md does not exist]" in told
+    assert "@../secret.md [it was not read: ../secret.md leads out of the workspace]" in told

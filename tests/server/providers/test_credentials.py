@@ -13,7 +13,7 @@ from refold_protocol.dialects.chat_completions import resolve_options
 from refold_protocol.errors import ProviderError
 from refold_server.config import ProviderConfig
 from refold_server.providers.credentials import Credentials
-from tests.support.asking import ask, error_of, http_provider
+from tests.support.asking import NO_LOGINS, ask, error_of, http_provider
 from tests.support.chat_stream import event, reply
 from tests.support.fake_provider import Answer, FakeProvider, answer
 
@@ -24,7 +24,7 @@ KEY = "sk-very-secret-0123456789"
 
 def credentials(environment: dict[str, str] | None = None, **config: Any) -> Credentials:
     row = ProviderConfig("house", "chat-completions", resolve_options({}), "http://127.0.0.1:9/v1", **config)
-    return Credentials(row, environment or {})
+    return Credentials(row, environment or {}, NO_LOGINS)
 
 
 def python(code: str) -> tuple[str, ...]:
@@ -108,7 +108,8 @@ async def test_a_refused_key_names_where_it_came_from_and_is_fetched_again(tmp_p
         async with http_provider(server.base_url, key_command=command) as provider:
             errors = [await error_of(provider), await error_of(provider)]
     assert sys.executable in errors[0].message
-    assert runs.read_text() == "xx"
+    assert errors[0].retry_after_ms is None  # the command prints the same key again
+    assert runs.read_text() == "xxx"
 
 
 async def test_a_server_that_wants_a_key_where_none_is_set_says_how_to_set_one() -> None:

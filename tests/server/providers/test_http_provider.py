@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import socket
+import tracemalloc
 import zlib
 
 import anyio
@@ -211,6 +212,34 @@ async def test_compressed_data_that_is_none_is_a_bad_stream() -> None:
     assert (error.error_kind, "compressed" in error.message) == ("provider.badStream", True)
 
 
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("chained", [False, True])
+async def test_what_expands_without_an_end_takes_no_memory(status: int, chained: bool) -> None:
+    """400 MB of one line in 400 kB, at any status; what was compressed twice is not undone."""
+    bomb = gzip.compress(b"data: " + bytes(400 << 20), compresslevel=1)
+    encoding = "gzip, gzip" if chained else "gzip"
+    played = Answer((bomb,), status=status, headers=(*EVENT_STREAM, ("content-encoding", encoding)))
+    with FakeProvider(played) as server:
+        async with http_provider(server.base_url) as provider:
+            tracemalloc.start()
+            try:
+                error = await error_of(provider)
+                peak = tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+    assert error.error_kind == ("provider.badStream" if status == 200 else "provider.overloaded")
+    assert peak < (120 << 20 if status == 200 and not chained else 10 << 20)
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/html", "text/plain", ""])
+@pytest.mark.parametrize("status", [200, 201, 202])
+async def test_a_good_stream_is_read_whatever_it_is_called(kind: str, status: int) -> None:
+    with FakeProvider(Answer((reply("ok"),), status=status, headers=(("content-type", kind),) if kind else ())) as server:
+        async with http_provider(server.base_url) as provider:
+            asked = await ask(provider)
+    assert (text_in(asked.chunks), asked.error) == ("ok", None)
+
+
 async def test_an_error_behind_the_finish_reason_is_an_error() -> None:
     stream = text("a") + chunk({}, "stop") + event({"error": {"message": "billing stopped", "code": "insufficient_quota"}})
     with FakeProvider(answer(stream)) as server:
@@ -293,6 +322,6 @@ async def test_proxies_of_the_environment_are_used(monkeypatch: pytest.MonkeyPat
 
 async def test_certificates_that_cannot_be_read_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", __file__)
-    async with http_provider("http://127.0.0.1:9/v1") as provider:
+    async with http_provider("https://127.0.0.1:9/v1") as provider:
         error = await error_of(provider)
     assert (error.error_kind, "SSL_CERT_FILE" in error.message) == ("provider.unreachable", True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from refold_protocol.session.chunks import assemble
 from refold_protocol.session.messages import Message, TextDelta, ToolCallBlock, ToolResultBlock, text_content
-from refold_server.compaction.words import instructions
+from refold_server.compaction.compaction_decision import instructions
 from refold_server.providers.offline_provider import OfflineBody, OfflineProvider, decide, rarest_word
 from refold_server.providers.offline_stream import PrefixMemory, Said, SaidCall, spoken
 from tests.support.asking import ask, error_of

@@ -9,13 +9,12 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec import Raw
 
-from refold_protocol.rpc.approving import ApprovalRequestParams
-from refold_protocol.rpc.errors import ErrorObject
+from refold_protocol.rpc.wire_errors import ErrorObject
 from refold_protocol.session.events import AbortCause, ApprovalDecided
 from refold_protocol.session.messages import Source
 from refold_server.loop.approvals import GONE
-from refold_server.rpc.approval_requests import ApprovalRequests
-from refold_server.rpc.peer import PeerError, PeerGoneError
+from refold_server.rpc.approval_methods import ApprovalRequestParams, ApprovalRequests
+from refold_server.rpc.client_requests import PeerError, PeerGoneError
 from refold_server.sessions.session import Session
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import echo, scripted_session, turn
@@ -60,7 +59,7 @@ async def asking() -> AsyncGenerator[tuple[Session, Client, ApprovalRequests, Sc
 
 def decisions(session: Session) -> list[tuple[str, Source]]:
     """Outcome and author of every decision."""
-    found = (event.data for event in session.ledger.handle.read())
+    found = (event.data for event in session.session_log.handle.read())
     return [(data.outcome, data.by) for data in found if isinstance(data, ApprovalDecided)]
 
 

@@ -8,14 +8,14 @@ import anyio
 import pytest
 
 from refold_protocol.errors import RefoldError
-from refold_protocol.rpc.compacting import SessionCompactParams
-from refold_protocol.rpc.errors import WireError
-from refold_protocol.rpc.notices import ProgressNotice
-from refold_server.rpc.compact_methods import CompactMethods
+from refold_protocol.rpc.wire_errors import WireError
+from refold_server.rpc.change_methods import ChangeMethods, SessionCompactParams
+from refold_server.rpc.method import ProgressCancelParams
+from refold_server.rpc.notices import ProgressNotice
 from refold_server.rpc.progress import Progress
-from refold_server.sessions.compacting import compact_session
+from refold_server.sessions.session_registry import compact_session
 from tests.support.loop_host import Pause, Script, ScriptedHost, ScriptedProvider, says
-from tests.support.loops import scripted_session, turn
+from tests.support.loops import CLIENT, scripted_session, turn
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +38,7 @@ async def told_of(*scripts: Script, cancel: Pause | None = None) -> list[tuple[s
     async def stop() -> None:
         assert cancel is not None
         await cancel.reached.wait()
-        await progress.cancel("t")
+        await progress.cancel(ProgressCancelParams("t"))
 
     async with scripted_session(host) as session:
         await turn(session)
@@ -114,9 +114,9 @@ async def test_the_request_is_answered_as_cancelled_then() -> None:
 
         async def stop() -> None:
             await pause.reached.wait()
-            await progress.cancel("t")
+            await progress.cancel(ProgressCancelParams("t"))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(stop)
             with pytest.raises(WireError, match="session/compact was cancelled"):
-                await CompactMethods(Sessions(), progress).compact(SessionCompactParams(session.id, None, "t"))  # type: ignore[arg-type]
+                await ChangeMethods(Sessions(), CLIENT, progress).compact(SessionCompactParams(session.id, None, "t"))  # type: ignore[arg-type]

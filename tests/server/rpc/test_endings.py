@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from refold_server.rpc.ancestors import open_ancestor
-from refold_server.rpc.endings import EndReason, signals_watched, watch_process
+from refold_server.rpc.connection import EndReason, signals_watched, watch_process
+from refold_server.rpc.descriptors import open_ancestor
 from tests.support.conversations import Conversation, conversation
 
 pytestmark = pytest.mark.anyio

@@ -42,6 +42,22 @@ async def test_initialize_with_wrong_params_is_refused_and_may_be_tried_again() 
         assert "capabilities" in await talk.call("initialize", {"processId": None})
 
 
+async def test_a_request_above_the_bound_is_refused_until_one_was_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("refold_server.rpc.connection.MAX_RUNNING", 2)
+    async with conversation() as talk:
+        waits = [talk.request("toy/wait") for _ in range(2)]
+        refused = await talk.reply(talk.request("toy/echo"))
+        assert (code(refused), refused["error"]["message"]) == (
+            -32600,
+            "2 requests wait for their replies; send it again when some of them have come",
+        )
+        talk.notify("$/cancelRequest", {"id": waits[0]})
+        await talk.reply(waits[0])
+        await expect_good(talk)
+
+
 async def test_requests_sent_together_with_initialize_are_served() -> None:
     async with conversation(initialized=False) as talk:
         typed = {"jsonrpc": "2.0", "id": 2, "method": "toy/typed", "params": {"text": "at once"}}

@@ -10,16 +10,20 @@ from typing import Any
 import pytest
 
 from refold_protocol.ids import SessionId
-from refold_protocol.rpc.notices import SessionEventsNotice, SessionTroubleNotice
-from refold_protocol.rpc.params import EventSubscribeParams, EventUnsubscribeParams
-from refold_protocol.rpc.results import EventSubscribeResult, EventUnsubscribeResult
 from refold_server.rpc.dispatch import AfterEvents
-from refold_server.rpc.event_methods import EventMethods
-from refold_server.rpc.subscription import Subscription
-from refold_server.sessions.registry import Sessions
-from refold_storage.memory import MemoryStore
+from refold_server.rpc.event_methods import (
+    EventMethods,
+    EventSubscribeParams,
+    EventSubscribeResult,
+    EventUnsubscribeParams,
+    EventUnsubscribeResult,
+    Subscription,
+)
+from refold_server.rpc.notices import SessionEventsNotice, SessionTroubleNotice
+from refold_server.sessions.session_registry import Sessions
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import turn
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import until
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +66,7 @@ async def test_a_bug_in_one_subscription_ends_it_and_no_other(tmp_path: Path, mo
             group.create_task(work())
 
         sessions = Sessions(MemoryStore(clock=lambda: 1_000), lambda cwd: ScriptedHost(ScriptedProvider(says("ok"))), spawn)
-        events = EventMethods(sessions, outlet, group)
+        events = EventMethods(sessions, outlet, group, lambda _: None)
         session = await sessions.create(str(tmp_path))
         await turn(session)
         take, bent = Subscription.take, list[Subscription]()
@@ -80,5 +84,5 @@ async def test_a_bug_in_one_subscription_ends_it_and_no_other(tmp_path: Path, mo
         assert (trouble.subscription, trouble.kind) == (first, "invariant")
         assert {notice.subscription for notice in outlet.events} == {second}
         ended = await events.unsubscribe(EventUnsubscribeParams(second))
-        assert ended == AfterEvents(EventUnsubscribeResult(session.ledger.handle.tail)), "nothing of it follows the reply"
+        assert ended == AfterEvents(EventUnsubscribeResult(session.session_log.handle.tail)), "nothing of it follows the reply"
         await session.close()

@@ -10,11 +10,11 @@ import pytest
 
 from refold_protocol.rpc.framing import encode_frame
 from refold_protocol.rpc.initialize import MAX_UNSENT_REPLIES, MAX_UNSENT_REPLY_BYTES
-from refold_server.rpc.inbound import URGENT_BELOW_REPLIES
-from refold_server.rpc.intake import BURST, FULL_BYTES, MESSAGE_COST, Intake
-from refold_server.rpc.memory_transport import MemoryTransport
-from refold_server.rpc.transport import Hooks
+from refold_server.rpc.connection import URGENT_BELOW_REPLIES
+from refold_server.rpc.dispatch import BURST, FULL_BYTES, MESSAGE_COST, RequestIntake
+from refold_server.rpc.stdio import Hooks
 from tests.support.conversations import Conversation, conversation
+from tests.support.memory_transport import MemoryTransport
 
 pytestmark = pytest.mark.anyio
 
@@ -131,7 +131,7 @@ async def test_requests_that_wait_are_bounded_in_bytes_and_all_answered_in_the_e
 
 async def test_reading_stops_while_too_much_waits() -> None:
     transport, taken = MemoryTransport(), list[str]()
-    intake = Intake(transport, full_bytes=3 * MESSAGE_COST)
+    intake = RequestIntake(transport, full_bytes=3 * MESSAGE_COST)
     transport.stop_reading()
     for _ in range(MAX_UNSENT_REPLIES):
         transport.send(b"")

@@ -10,8 +10,8 @@ import pytest
 from msgspec import Raw
 
 from refold_protocol.rpc.envelope import Response
-from refold_protocol.rpc.errors import ErrorObject
-from refold_server.rpc.peer import PeerError, PeerGoneError, PeerRequests
+from refold_protocol.rpc.wire_errors import ErrorObject
+from refold_server.rpc.client_requests import PeerError, PeerGoneError, PeerRequests
 
 pytestmark = pytest.mark.anyio
 

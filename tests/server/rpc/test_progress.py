@@ -6,11 +6,11 @@ import pytest
 
 from refold_protocol.errors import InvariantError
 from refold_protocol.ids import InputId
-from refold_protocol.rpc.notices import ProgressNotice
 from refold_protocol.session.events import AbortCause, Draft, Trigger, TurnStart
 from refold_protocol.session.messages import text_content
 from refold_protocol.session.session_state import PendingInput
 from refold_server.loop.instance import Instance
+from refold_server.rpc.notices import ProgressNotice
 from refold_server.rpc.progress import Progress
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, echo, fill, scripted_session
@@ -82,10 +82,10 @@ async def test_progress_of_a_turn_whose_end_cannot_be_recorded_ends(monkeypatch:
         told.append((notice.value.kind, notice.value.message))
 
     async def broken(instance: Instance, given: PendingInput, control: object) -> None:
-        instance.ledger.append(*instance.opening(), Draft(TurnStart(1, Trigger("message", given.source, given.input))))
+        instance.session_log.append(Draft(TurnStart(1, Trigger("message", given.source, given.input))))
         raise ZeroDivisionError("says the test")
 
-    monkeypatch.setattr("refold_server.sessions.turns.run_turn", broken)
+    monkeypatch.setattr(Instance, "run_turn", broken)
     async with scripted_session(ScriptedHost(ScriptedProvider())) as session:
         progress = Progress(notify)
         accepted, number, _ = await session.start(text_content("go"), CLIENT)

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, cast
 
-from refold_server.rpc.reader import READ_AHEAD_BYTES, ReaderThread
+from refold_server.rpc.stdio import READ_AHEAD_BYTES, ReaderThread
 
 
 class LateLoop:

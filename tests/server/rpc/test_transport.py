@@ -11,7 +11,7 @@ import pytest
 
 from refold_protocol.rpc.framing import Frame, FrameReader, encode_frame
 from refold_server.rpc.descriptors import Descriptors
-from refold_server.rpc.transport import StdioTransport
+from refold_server.rpc.stdio import StdioTransport
 from tests.support.carriers import CARRIERS, Carrier, Recorder, over_pipes
 
 pytestmark = pytest.mark.anyio

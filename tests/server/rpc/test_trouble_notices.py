@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 
 from refold_protocol.errors import StorageFullError
-from refold_protocol.rpc.notices import SessionsChangedNotice, SessionTroubleNotice
 from refold_protocol.session.messages import text_content
-from refold_server.rpc.status_notices import StatusNotices
-from refold_server.rpc.trouble_notices import TroubleNotices
-from refold_storage.memory import MemoryStore
+from refold_server.rpc.notices import SessionsChangedNotice, SessionTroubleNotice, StatusNotices, TroubleNotices
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import CLIENT, NAME, scripted_session, turn
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import Faults
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +27,7 @@ async def test_a_trouble_is_told_once_however_often_it_is_met_and_that_it_is_ove
         StatusNotices(notify).watch(session)
         TroubleNotices(notify).watch(session)
         await turn(session)
-        durable = session.ledger.handle.durable
+        durable = session.session_log.handle.durable
         told.clear()
         faults.full = True
         for _ in range(3):
@@ -41,10 +39,38 @@ async def test_a_trouble_is_told_once_however_often_it_is_met_and_that_it_is_ove
         ]
         told.clear()
         faults.full = False
-        await session.ledger.flush()
-        tail = session.ledger.handle.tail
+        await session.session_log.flush()
+        tail = session.session_log.handle.tail
         assert told == [
             ("sessions/changed", SessionsChangedNotice(NAME, "idle", tail)),
             ("session/trouble", SessionTroubleNotice(NAME, "cleared", tail, "The log can be written again.")),
         ]
     assert caplog.text == ""
+
+
+async def test_a_model_whose_window_nobody_stated_is_named_once_in_a_session() -> None:
+    told: list[tuple[str, SessionTroubleNotice]] = []
+
+    def notify(method: str, params: object) -> None:
+        assert isinstance(params, SessionTroubleNotice)
+        told.append((method, params))
+
+    async with scripted_session(ScriptedHost(ScriptedProvider(says("one"), says("two")))) as session:
+        TroubleNotices(notify).watch(session)
+        assert told == [], "not before there is a turn"
+        await turn(session)
+        await turn(session)
+    (named,) = told
+    assert (named[0], named[1].kind) == ("session/trouble", "model.unconfigured")
+    assert 'set context_window under [models."scripted/small"]' in named[1].message
+    assert "not metered, and its history is never compacted" in named[1].message
+
+
+async def test_a_model_with_a_window_is_no_trouble() -> None:
+    told: list[object] = []
+    host = ScriptedHost(ScriptedProvider(says("one")))
+    host.window = 100_000
+    async with scripted_session(host) as session:
+        TroubleNotices(lambda _, params: told.append(params)).watch(session)
+        await turn(session)
+    assert told == []

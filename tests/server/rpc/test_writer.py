@@ -24,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold_protocol.rpc.framing import Frame, FrameReader, encode_frame
-from refold_server.rpc.writer import AT_ONCE_BYTES, BATCH_BYTES, Lanes, WriterThread, WritesAtOnce
+from refold_server.rpc.lanes import AT_ONCE_BYTES, BATCH_BYTES, Lanes, WriterThread, WritesAtOnce
 
 PIECE = b"x" * 4096
 

@@ -1,4 +1,8 @@
-"""Compaction as one session has it: before its model's settings and those for all, and never at odds with the window."""
+"""Compaction as one session has it: before its model's settings and those for all, and never at odds with the window.
+
+Invariant: What a session says of compaction goes before the configuration, and is refused where it does not go with the
+window.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,14 @@ from hypothesis import strategies as st
 from refold_protocol.errors import ConfigError
 from refold_protocol.session.events import CompactionSettings, CompactStart, LimitSettings, SessionSettings
 from refold_protocol.session.messages import Chunk, UsageChunk
-from refold_server.compaction.policy import policy_of
+from refold_server.compaction.compaction_decision import policy_of
 from refold_server.config import CompactionConfig
-from refold_server.sessions.registry import Sessions
 from refold_server.sessions.session import Session
-from refold_server.sessions.settings import SettingsPatch, patched
-from refold_storage.memory import MemoryStore
+from refold_server.sessions.session_registry import Sessions
+from refold_server.sessions.session_settings import SettingsPatch, patched
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, says
 from tests.support.loops import assert_proven, end_of, scripted_session, turn, types
+from tests.support.memory_store import MemoryStore
 
 STORY = "It is a long story. " * 54
 """1,080 tokens of a `ScriptedHost`, which counts characters."""
@@ -41,7 +45,7 @@ def compaction(auto: bool | None = None, ratio: float | None = None, retain: int
 
 
 def compactions(session: Session) -> list[CompactStart]:
-    return [event.data for event in session.ledger.handle.read() if isinstance(event.data, CompactStart)]
+    return [event.data for event in session.session_log.handle.read() if isinstance(event.data, CompactStart)]
 
 
 FIELDS = st.builds(
@@ -139,10 +143,10 @@ async def test_a_model_whose_window_is_too_small_for_what_the_session_retains_is
     around.windows["scripted/tiny"] = 1_000
     async with scripted_session(around) as session:
         await session.configure(compaction(retain=900))
-        tail = session.ledger.handle.tail
+        tail = session.session_log.handle.tail
         with pytest.raises(ConfigError, match=r"it is 900 \(model scripted/tiny\)"):
             await session.configure(SettingsPatch(model="tiny"))
-        assert session.ledger.handle.tail == tail
+        assert session.session_log.handle.tail == tail
         settings, _ = await session.configure(SettingsPatch("tiny", compaction=CompactionSettings(retain_tokens=90)))
         assert settings == SessionSettings("tiny", compaction=CompactionSettings(retain_tokens=90))
 

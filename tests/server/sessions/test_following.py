@@ -1,4 +1,7 @@
-"""One poll looks for news of all followed sessions: quickly while there is some, seldom else, never while nobody follows."""
+"""One poll looks for news of all followed sessions: quickly while there is some, seldom else, never while nobody follows.
+
+Invariant: One timer looks for all followed sessions of a process, none while nobody follows.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import cast
 
 from refold_protocol.errors import LogUnwritableError
 from refold_protocol.ids import SessionId
-from refold_server.sessions.following import LIVELY_S, QUIET_AFTER_S, QUIET_S, Following
+from refold_server.sessions.follow_poll import LIVELY_S, QUIET_AFTER_S, QUIET_S, Following
 from refold_storage.interface import Store
 from tests.support.virtual_time import VirtualTimeLoop, run_in_virtual_time
 

@@ -15,8 +15,8 @@ from refold_protocol.ids import CallId
 from refold_protocol.session.events import Event
 from refold_protocol.session.messages import Chunk, text_content
 from refold_protocol.session.request import Request
+from refold_server.sessions.event_tail import Tail
 from refold_server.sessions.session import Session
-from refold_server.sessions.tail import Tail
 from refold_server.tools.tool_runner import ToolAnswer
 from tests.support.loop_host import ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, NAME, assert_proven, echo, end_of, scripted_session, turn
@@ -61,7 +61,7 @@ class Watched:
 
     def durable(self, kind: str, **data: Any) -> bool:
         """Tell whether there is a durable event of this type with these data."""
-        handle = self.session.ledger.handle
+        handle = self.session.session_log.handle
         events = [event for event in handle.read(0, handle.durable) if event.type == kind]
         return any(all(getattr(event.data, name) == value for name, value in data.items()) for event in events)
 
@@ -72,7 +72,7 @@ class WatchedProvider(ScriptedProvider):
     watched: Watched
 
     async def stream(self, request: Request, body: bytes) -> AsyncGenerator[Chunk, None]:
-        work = self.watched.session.ledger.folds.work
+        work = self.watched.session.session_log.folds.work
         assert self.watched.durable("request/sent", turn=work.turn, step=work.step)
         async for chunk in super().stream(request, body):
             yield chunk
@@ -97,9 +97,9 @@ class Story:
         self.session = session
         self.told: dict[int, bytes] = {}
         self.early: dict[int, bytes] = {}
-        self.tail = Tail(session.ledger.handle, -1)
+        self.tail = Tail(session.session_log.handle, -1)
         self.retries: set[asyncio.Task[None]] = set()
-        handle = session.ledger.handle
+        handle = session.session_log.handle
         handle.watch_durable(lambda _: self.collect())
         handle.watch_trouble(lambda trouble: None if trouble is None else self.try_again())
         session.instance.approvals.watch(lambda question: self.answer(question.id), lambda _: None)
@@ -108,7 +108,7 @@ class Story:
         """Take in what a subscription would be told, as far as it is said to be durable."""
         while (batch := self.tail.take()) is not None:
             first = batch.last - len(batch.lines) + 1
-            assert batch.durable <= self.session.ledger.handle.durable
+            assert batch.durable <= self.session.session_log.handle.durable
             self.early |= {first + place: line for place, line in enumerate(batch.lines)}
             for seq in [seq for seq in self.early if seq <= batch.durable]:
                 self.told[seq] = self.early.pop(seq)
@@ -118,7 +118,7 @@ class Story:
 
         async def flush() -> None:
             with suppress(StorageFullError):
-                await self.session.ledger.flush()
+                await self.session.session_log.flush()
 
         task = asyncio.ensure_future(flush())
         self.retries.add(task)
@@ -130,7 +130,7 @@ class Story:
 
     def fact(self, event: Event) -> None:
         """Note an event that a reply named."""
-        assert event.seq <= self.session.ledger.handle.durable
+        assert event.seq <= self.session.session_log.handle.durable
         self.told[event.seq] = event.line
 
     async def reply(self, asked: Callable[[], Awaitable[Any]]) -> Any:
@@ -150,7 +150,7 @@ class Story:
         seqs = [first and first[2], second and second.seq, given and given.seq, title]
         for seq in seqs:
             if seq is not None:
-                self.fact(next(session.ledger.handle.read(seq)))
+                self.fact(next(session.session_log.handle.read(seq)))
         for end in (
             first and await self.reply(lambda: session.turns.wait(first[1])),
             second and await self.reply(lambda: session.turns.wait_input(second.input)),
@@ -187,10 +187,10 @@ async def test_c_04_nothing_told_is_lost_and_nothing_runs_unrecorded_whenever_th
         provider.scripts[:] = [says("again"), says("again")]
         await until(lambda: session.turns.running is None)
         assert end_of(await turn(session, "is there space again?")) == "completed"
-        durable = await session.ledger.flush()
+        durable = await session.session_log.flush()
         story.collect()
         assert len(story.told) >= durable + 1
-        assert session.ledger.handle.trouble is None
+        assert session.session_log.handle.trouble is None
         assert_proven(session)
     found = await kind.open() if where == "memory" else store
     lines = (await found.open(NAME, "read")).lines(0)

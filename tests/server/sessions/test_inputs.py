@@ -19,10 +19,10 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.messages import Source, text_content, text_of
 from refold_server.sessions.session import Session
-from refold_server.sessions.settings import SettingsPatch
-from refold_storage.memory import MemoryStore
+from refold_server.sessions.session_settings import SettingsPatch
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, calls, says
 from tests.support.loops import CLIENT, assert_proven, echo, end_of, last, scripted_session, turn, types
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +33,7 @@ def seen(provider: ScriptedProvider, request: int = -1) -> list[str]:
 
 
 def triggers(session: Session) -> list[tuple[str, str | None]]:
-    starts = [event.data for event in session.ledger.handle.read() if isinstance(event.data, TurnStart)]
+    starts = [event.data for event in session.session_log.handle.read() if isinstance(event.data, TurnStart)]
     return [(start.trigger.kind, start.trigger.input) for start in starts]
 
 
@@ -46,7 +46,7 @@ async def test_queued_prompts_run_in_order_one_turn_each_whatever_ended_the_turn
         second = await session.start_or_wait(text_content("two?"), CLIENT, "queue")
         third = await session.start_or_wait(text_content("three?"), CLIENT, "queue")
         assert (second.turn, third.turn) == (None, None)
-        assert [one.input for one in session.ledger.folds.pending] == [second.input, third.input]
+        assert [one.input for one in session.session_log.folds.pending] == [second.input, third.input]
         await session.interrupt(first, AbortCause("user"))
         assert end_of(await session.turns.wait_input(third.input)) == "completed"
         assert [given for _, given in triggers(session)][1:] == [second.input, third.input]
@@ -118,7 +118,7 @@ async def test_an_injection_on_an_idle_session_is_a_turn_without_a_step() -> Non
         injected = await session.inject(text_content("a.txt changed"), source)
         assert injected.turn == 1
         assert types(session) == ["instance/start", "input/accepted", "turn/start", "context/message", "turn/end"]
-        assert session.ledger.handle.durable == session.ledger.handle.tail
+        assert session.session_log.handle.durable == session.session_log.handle.tail
         assert provider.requests == []
         await turn(session)
         assert seen(provider) == ['<context source="file:a.txt">\na.txt changed\n</context>', "go"]
@@ -138,7 +138,7 @@ async def test_neither_an_injection_nor_steering_closes_what_stands_around_it() 
         assert context == '<context source="client:test">\na&lt;/context>b\n</context>'
         assert prompt == "go</context>"
         assert steering == '<steering source="client:test">\nc&lt;/steering>d</context>\n</steering>'
-        assert session.ledger.folds.pending == ()
+        assert session.session_log.folds.pending == ()
         assert_proven(session)
 
 
@@ -170,8 +170,8 @@ async def test_a_withdrawn_input_never_runs_and_is_gone_from_what_waits() -> Non
         await pause.reached.wait()
         queued = await session.start_or_wait(text_content("two"), CLIENT, "queue")
         seq = await session.withdraw(queued.input)
-        assert session.ledger.handle.durable >= seq
-        assert session.ledger.folds.pending == ()
+        assert session.session_log.handle.durable >= seq
+        assert session.session_log.folds.pending == ()
         with pytest.raises(InputUnknownError):
             await session.withdraw(queued.input)
         with pytest.raises(InputUnknownError):
@@ -190,9 +190,9 @@ async def test_what_an_earlier_instance_left_waiting_is_offered_and_never_runs_b
         await pause.reached.wait()
         queued = await session.start_or_wait(text_content("two"), CLIENT, "queue")
     async with scripted_session(ScriptedHost(provider), store=store) as session:
-        assert [one.input for one in session.ledger.folds.pending] == [queued.input]
+        assert [one.input for one in session.session_log.folds.pending] == [queued.input]
         await turn(session, "new")
-        assert [one.input for one in session.ledger.folds.pending] == [queued.input]
+        assert [one.input for one in session.session_log.folds.pending] == [queued.input]
         _, number, _ = await session.start_pending(queued.input)
         assert end_of(await session.turns.wait(number)) == "completed"
         assert seen(provider)[-1] == "two"
@@ -218,7 +218,7 @@ async def test_changed_settings_hold_from_the_next_request_on_and_come_back_on_r
         await turn(session)
         settings, seq = await session.configure(SettingsPatch(model="large", limits=LimitSettings(7)))
         assert settings == SessionSettings("large", None, None, LimitSettings(7))
-        assert session.ledger.handle.durable >= seq
+        assert session.session_log.handle.durable >= seq
         settings, _ = await session.configure(SettingsPatch(effort="high"))
         assert settings.model == "large"
         await turn(session)
@@ -284,7 +284,7 @@ async def test_a_title_is_an_event() -> None:
     async with scripted_session(ScriptedHost(ScriptedProvider())) as session:
         await session.rename("Spring cleaning", CLIENT)
         assert last(session, SessionTitle) == SessionTitle("Spring cleaning", CLIENT)
-        assert session.ledger.handle.record.summary.title == "Spring cleaning"
+        assert session.session_log.handle.record.summary.title == "Spring cleaning"
 
 
 async def test_a_queued_prompt_that_could_not_be_made_durable_is_withdrawn() -> None:
@@ -293,7 +293,7 @@ async def test_a_queued_prompt_that_could_not_be_made_durable_is_withdrawn() -> 
     async with scripted_session(ScriptedHost(provider)) as session:
         _, number, _ = await session.start(text_content("go"), CLIENT)
         await pause.reached.wait()
-        handle = session.ledger.handle
+        handle = session.session_log.handle
         flush = handle.flush
 
         async def failing(up_to: int | None = None, *, timeout: float | None = None) -> int:
@@ -303,7 +303,7 @@ async def test_a_queued_prompt_that_could_not_be_made_durable_is_withdrawn() -> 
         with pytest.raises(StorageFullError):
             await session.start_or_wait(text_content("lost"), CLIENT, "queue")
         handle.flush = flush  # type: ignore[method-assign]
-        assert session.ledger.folds.pending == ()
+        assert session.session_log.folds.pending == ()
         pause.go_on.set()
         await session.turns.wait(number)
         assert len(provider.requests) == 1

@@ -10,12 +10,12 @@ import pytest
 from refold_protocol.errors import InputUnknownError, StorageFullError
 from refold_protocol.session.events import Draft, InstanceStart
 from refold_protocol.session.messages import text_content
-from refold_server.loop.ledger import Ledger
-from refold_server.sessions.compacting import compact_session
+from refold_server.requests.session_log import SessionLog
 from refold_server.sessions.session import Session
-from refold_storage.memory import MemoryStore
+from refold_server.sessions.session_registry import compact_session
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, says
 from tests.support.loops import CLIENT, NAME, scripted_session, types
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import until
 
 pytestmark = pytest.mark.anyio
@@ -113,7 +113,7 @@ async def test_a_prompt_that_could_not_be_made_durable_leaves_its_key_free(monke
             raise StorageFullError("no space")
 
         with monkeypatch.context() as patch:
-            patch.setattr(Ledger, "flush", full)
+            patch.setattr(SessionLog, "flush", full)
             with pytest.raises(StorageFullError):
                 await session.start(WORDS, CLIENT, "k")
         assert await session.accepted_before("k", WORDS) is None
@@ -125,14 +125,14 @@ async def test_a_key_whose_first_prompt_is_given_up_while_the_second_one_waits_i
     """Else the second one would be told of an input that was withdrawn, and nothing would ever run."""
     async with scripted_session(ScriptedHost(ScriptedProvider(says("done")))) as session:
         disk, waiting = anyio.Event(), list[str]()
-        flush = Ledger.flush
+        flush = SessionLog.flush
 
-        async def late(ledger: Ledger) -> int:
+        async def late(session_log: SessionLog) -> int:
             waiting.append("flush")
             await disk.wait()
-            return await flush(ledger)
+            return await flush(session_log)
 
-        monkeypatch.setattr(Ledger, "flush", late)
+        monkeypatch.setattr(SessionLog, "flush", late)
         first = asyncio.ensure_future(session.start(WORDS, CLIENT, "k"))
         second = asyncio.ensure_future(session.accepted_before("k", WORDS))
         await until(lambda: len(waiting) == 2)
@@ -148,7 +148,7 @@ async def test_a_key_whose_first_prompt_is_given_up_while_the_second_one_waits_i
 async def test_a_fork_has_not_seen_the_keys_of_its_parent() -> None:
     async with scripted_session(ScriptedHost(ScriptedProvider(says("done")))) as session:
         await _whole(session)
-        session.ledger.append(Draft(InstanceStart(2, "fork")))
+        session.session_log.append(Draft(InstanceStart(2, "fork")))
         assert await session.accepted_before("k", WORDS) is None
         assert session.id == NAME
 

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from refold_protocol.errors import ConfigError
 from refold_protocol.ids import InputId, SessionId
-from refold_protocol.rpc.params import SessionListParams
 from refold_protocol.session.events import Draft, InputAccepted, SessionTitle
 from refold_protocol.session.messages import Source, text_content
 from refold_server.loop.instance import Host
-from refold_server.sessions import listing, prompts
-from refold_server.sessions.listing import page_of_sessions, read_cursor, session_row, write_cursor
-from refold_server.sessions.registry import Sessions
+from refold_server.sessions import prompt_search as prompts
+from refold_server.sessions import session_list as listing
+from refold_server.sessions.session_list import SessionListParams, page_of_sessions, read_cursor, session_row, write_cursor
+from refold_server.sessions.session_registry import Sessions
 from refold_storage.interface import NewSession
-from refold_storage.memory import MemoryStore
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import HandClock, chunks
 
 pytestmark = pytest.mark.anyio

@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from refold_protocol.json_text import JsonText
-from refold_protocol.rpc.listing import ModelRow
 from refold_server.config import Config, ModelConfig, ProviderConfig, StoreConfig
-from refold_server.sessions.models import model_rows, provider_rows
+from refold_server.sessions.session_reports import ModelRow, model_rows, provider_rows
 
 OPEN = ProviderConfig("open", "chat-completions", JsonText("{}"), "http://127.0.0.1:1/v1")
 KEYED = ProviderConfig("keyed", "chat-completions", JsonText("{}"), "http://127.0.0.1:2/v1", key_env="KEY")
@@ -43,3 +42,12 @@ def test_a_key_is_looked_for_and_never_shown(value: str | None, word: str) -> No
     told = msgspec.json.encode(rows)
     assert b"sk-secret" not in told
     assert b"pass" not in told
+
+
+def test_a_key_that_was_given_to_a_login_is_there() -> None:
+    rows = provider_rows(config("open/a"), {}, ("keyed", "open"))
+    assert [(row.provider, row.credentials) for row in rows] == [
+        ("open", "present"),
+        ("keyed", "present"),
+        ("asked", "command"),
+    ]

@@ -1,4 +1,7 @@
-"""Reading what is long lets others run meanwhile, and gives what reading it at once gives."""
+"""Reading what is long lets others run meanwhile, and gives what reading it at once gives.
+
+Invariant: Reading a long log lets others run.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,16 @@ import pytest
 from refold_protocol.ids import InputId, SessionId
 from refold_protocol.session.events import Draft, SessionTitle
 from refold_protocol.session.messages import Source
-from refold_server.loop.ledger import Ledger
-from refold_server.sessions.composing import compose_session
-from refold_server.sessions.registry import Sessions
-from refold_server.sessions.slicing import SLICE_ITEMS, folded, listed
+from refold_server.requests.session_log import SessionLog
+from refold_server.sessions.session_registry import Sessions
+from refold_server.sessions.session_reports import compose_session
+from refold_server.sessions.session_views import SLICE_ITEMS, folded, listed
 from refold_storage.interface import NewSession
-from refold_storage.memory import MemoryStore
-from refold_storage.slices import SLICE_BYTES
+from refold_storage.reader import SLICE_BYTES
 from tests.support.language import Tasks
 from tests.support.logs import Log, spoken
 from tests.support.loop_host import ScriptedHost, ScriptedProvider
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -87,11 +90,11 @@ async def test_a_long_log_is_opened_in_slices_and_known_as_if_it_were_read_at_on
     log.stream(*spoken("half"))
     handle = await MemoryStore(clock=lambda: 1_000).create(NewSession(SessionId("s"), "/", 1_000))
     handle.append([Draft(event.data, event.surface_op, event.sources, event.ignorable) for event in log.events])
-    ledger, turns = await beside(lambda: Ledger.opened(handle))
-    at_once = Ledger(handle)
+    session_log, turns = await beside(lambda: SessionLog.opened(handle))
+    at_once = SessionLog(handle)
     assert turns >= 3
-    assert ledger.folds == at_once.folds
-    assert ledger.folds.work == log.work
-    assert [ledger.turn_of_input(InputId(f"input-{number}")) for number in range(3)] == [1, 2, 3]
-    assert [ledger.turn_end(turn) for turn in (1, 2, 3, 4)] == [at_once.turn_end(turn) for turn in (1, 2, 3, 4)]
-    assert [ledger.is_used(f"call-{number}") for number in range(4)] == [True, True, True, False]
+    assert session_log.folds == at_once.folds
+    assert session_log.folds.work == log.work
+    assert [session_log.turn_of_input(InputId(f"input-{number}")) for number in range(3)] == [1, 2, 3]
+    assert [session_log.turn_end(turn) for turn in (1, 2, 3, 4)] == [at_once.turn_end(turn) for turn in (1, 2, 3, 4)]
+    assert [session_log.is_used(f"call-{number}") for number in range(4)] == [True, True, True, False]

@@ -8,10 +8,10 @@ import pytest
 from refold_protocol.errors import LogError, StorageFullError
 from refold_protocol.session.events import CompactEnd
 from refold_protocol.session.messages import BlockStart, TextDelta
-from refold_server.sessions.compacting import compact_session
-from refold_storage.memory import MemoryStore
+from refold_server.sessions.session_registry import compact_session
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, says
 from tests.support.loops import CLIENT, assert_proven, last, scripted_session, turn
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import Faults
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ async def test_a_summary_that_streams_is_cut_at_once_and_the_history_is_what_it_
     host.window = 100_000
     async with scripted_session(host, store=store) as session:
         await turn(session)
-        before = session.ledger.folds.horizon.surface.nodes[:]
+        before = session.session_log.folds.request_state.surface.nodes[:]
         refused: list[LogError] = []
 
         async def compact() -> None:
@@ -43,7 +43,7 @@ async def test_a_summary_that_streams_is_cut_at_once_and_the_history_is_what_it_
                 await session.rename("A title", CLIENT)
         assert [error.error_kind for error in refused] == ["log.full"]
         assert provider.closed == 2
-        assert session.ledger.folds.horizon.surface.nodes[:] == before
+        assert session.session_log.folds.request_state.surface.nodes[:] == before
         end = last(session, CompactEnd)
         assert isinstance(end, CompactEnd)
         assert end.error is not None

@@ -1,4 +1,8 @@
-"""A session whose log cannot be written: nothing with an effect begins, nothing told is lost, and it goes on when it can."""
+"""A session whose log cannot be written: nothing with an effect begins, nothing told is lost, and it goes on when it can.
+
+Invariant: While a log cannot be written no request leaves and no tool starts; nothing told is lost, and it goes on when there
+is space.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +25,10 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.messages import BlockStart, TextDelta, text_content, text_of
 from refold_server.sessions.session import Session
-from refold_server.sessions.settings import PERMISSIONS_NOW, SettingsPatch
-from refold_storage.memory import MemoryStore
+from refold_server.sessions.session_settings import PERMISSIONS_NOW, SettingsPatch
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, ToolBody, calls, says
 from tests.support.loops import CLIENT, assert_proven, echo, end_of, last, scripted_session, turn, types
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import Faults
 
 pytestmark = pytest.mark.anyio
@@ -51,15 +55,17 @@ class Disk:
         """Let the next commits fail; one is tried at once, as the background does."""
         self.faults.full = kind is StorageFullError
         self.faults.broken = not self.faults.full
-        if session.ledger.handle.tail > session.ledger.handle.durable:
+        if session.session_log.handle.tail > session.session_log.handle.durable:
             with pytest.raises(kind):
-                await session.ledger.flush()
+                await session.session_log.flush()
 
 
 def settled(session: Session) -> list[tuple[str, str | None]]:
     """How inputs were settled."""
     return [
-        (event.data.how, event.data.reason) for event in session.ledger.handle.read() if isinstance(event.data, InputSettled)
+        (event.data.how, event.data.reason)
+        for event in session.session_log.handle.read()
+        if isinstance(event.data, InputSettled)
     ]
 
 
@@ -81,7 +87,9 @@ async def test_a_reply_that_streams_is_cut_at_once_though_the_provider_says_noth
         assert end.reason.error.kind == "log.full"
         disk.faults.full = False
         assert end_of(await session.turns.wait(number)) == "error"
-        assert session.ledger.handle.durable == session.ledger.handle.tail, "the pending events landed, then the turn's end"
+        assert session.session_log.handle.durable == session.session_log.handle.tail, (
+            "the pending events landed, then the turn's end"
+        )
         assert end_of(await turn(session, "there is space again")) == "completed"
         assert_proven(session)
 
@@ -124,7 +132,7 @@ async def test_a_tool_does_not_start_when_a_commit_failed_after_its_call_was_rec
 
         async def propose(*given: object) -> None:
             del given
-            assert session.ledger.handle.durable == session.ledger.handle.tail
+            assert session.session_log.handle.durable == session.session_log.handle.tail
             disk.faults.full = True
             with pytest.raises(StorageFullError):
                 await session.rename("another thing to record", CLIENT)
@@ -137,7 +145,10 @@ async def test_a_tool_does_not_start_when_a_commit_failed_after_its_call_was_rec
 
 @pytest.mark.parametrize("runs", [False, True])
 async def test_settings_that_could_not_be_kept_do_not_hold_when_there_is_space_again(runs: bool) -> None:
-    """Who was told that a permission failed must not meet it later."""
+    """Invariant: Settings that were answered with an error never hold later.
+
+    Who was told that a permission failed must not meet it later.
+    """
     disk, pause = Disk(), Pause()
     host = ScriptedHost(ScriptedProvider(says("one"), [pause, *says("two")] if runs else says("two"), says("three")))
     async with disk.session(host) as session:
@@ -146,18 +157,20 @@ async def test_settings_that_could_not_be_kept_do_not_hold_when_there_is_space_a
         started = await session.start(text_content("two"), CLIENT) if runs else None
         if started is not None:
             await pause.reached.wait()
-        before = session.ledger.folds.settings
+        before = session.session_log.folds.settings
         disk.faults.full = True
         with pytest.raises(StorageFullError):
             await session.configure(SettingsPatch(permissions=PermissionSettings("allow")))
-        assert session.ledger.folds.settings == before
+        assert session.session_log.folds.settings == before
         disk.faults.full = False
         if started is not None:
             pause.go_on.set()
             await session.turns.wait(started[1])
         assert end_of(await turn(session, "three")) == "completed"
-        assert session.ledger.folds.settings == before
-        said = [text_of(event.data.content) for event in session.ledger.handle.read() if isinstance(event.data, ContextMessage)]
+        assert session.session_log.folds.settings == before
+        said = [
+            text_of(event.data.content) for event in session.session_log.handle.read() if isinstance(event.data, ContextMessage)
+        ]
         assert said == [PERMISSIONS_NOW["allow"], PERMISSIONS_NOW["ask"]], "the model is told both, in their order"
         assert_proven(session)
 
@@ -182,15 +195,15 @@ async def test_a_permission_that_cannot_be_recorded_lets_nothing_run() -> None:
 async def test_a_request_is_not_sent_when_a_commit_failed_after_it_was_recorded() -> None:
     disk, provider = Disk(), ScriptedProvider(says("ok"))
     async with disk.session(ScriptedHost(provider)) as session:
-        ledger, failing = session.ledger, list[asyncio.Task[int]]()
+        session_log, failing = session.session_log, list[asyncio.Task[int]]()
 
         def fail_behind(durable: int) -> None:
-            if next(ledger.handle.read(durable)).type == "request/sent":
+            if next(session_log.handle.read(durable)).type == "request/sent":
                 disk.faults.full = True
                 session.append(Draft(SessionTitle("another thing to record", CLIENT)))
-                failing.append(asyncio.ensure_future(ledger.flush()))
+                failing.append(asyncio.ensure_future(session_log.flush()))
 
-        ledger.handle.watch_durable(fail_behind)
+        session_log.handle.watch_durable(fail_behind)
         with pytest.raises(StorageFullError):
             await turn(session)
         assert provider.requests == []
@@ -208,7 +221,7 @@ async def test_an_input_that_could_not_be_made_durable_is_withdrawn_behind_it_wh
             with pytest.raises(StorageFullError):
                 await accept()
             assert types(session)[-2:] == ["input/accepted", "input/settled"]
-            assert session.ledger.folds.pending == ()
+            assert session.session_log.folds.pending == ()
         disk.faults.full = False
         assert end_of(await turn(session, "this one runs")) == "completed"
         assert settled(session) == [("withdrawn", "it could not be made durable")] * 2
@@ -219,12 +232,12 @@ async def test_an_input_that_could_not_be_made_durable_is_withdrawn_behind_it_wh
 async def test_an_injection_that_is_on_disk_is_accepted_though_its_turn_is_not_yet() -> None:
     disk = Disk()
     async with disk.session(ScriptedHost(ScriptedProvider(says("ok")))) as session:
-        session.ledger.handle.watch_durable(lambda _: setattr(disk.faults, "full", True))
+        session.session_log.handle.watch_durable(lambda _: setattr(disk.faults, "full", True))
         accepted = await session.inject(text_content("the build is green"), CLIENT)
         assert accepted.turn is None
-        assert session.ledger.handle.durable == accepted.seq
+        assert session.session_log.handle.durable == accepted.seq
         assert types(session)[-3:] == ["turn/start", "context/message", "turn/end"]
-        assert isinstance(session.ledger.handle.trouble, StorageFullError)
+        assert isinstance(session.session_log.handle.trouble, StorageFullError)
 
 
 async def test_what_was_queued_runs_when_the_end_of_the_turn_before_it_is_on_disk_after_all() -> None:
@@ -241,7 +254,7 @@ async def test_what_was_queued_runs_when_the_end_of_the_turn_before_it_is_on_dis
             await session.turns.wait(number)
         assert (session.turns.running, len(provider.requests)) == (None, 1)
         disk.faults.full = False
-        await session.ledger.flush()  # as the background tries again
+        await session.session_log.flush()  # as the background tries again
         assert end_of(await session.turns.wait_input(queued.input)) == "completed"
         assert_proven(session)
 
@@ -253,7 +266,7 @@ async def test_a_turn_ends_in_the_log_though_the_memory_for_what_waits_is_used_u
     async with disk.session(ScriptedHost(provider)) as session:
         _, number, _ = await session.start(text_content("go"), CLIENT)
         await pause.reached.wait()
-        handle = session.ledger.handle
+        handle = session.session_log.handle
         await disk.fill(session)
         with pytest.raises(StorageFullError) as raised:
             await session.rename("one title more", CLIENT)
@@ -278,9 +291,9 @@ async def test_a_log_that_is_broken_for_good_says_so_to_everything_that_comes() 
             lambda: session.turns.wait(number),
             lambda: session.start(text_content("again"), CLIENT),
             lambda: session.inject(text_content("again"), CLIENT),
-            session.ledger.flush,
+            session.session_log.flush,
         ):
             with pytest.raises(LogUnwritableError):
                 await ask()
         assert (provider.closed, len(provider.requests)) == (1, 1)
-        assert isinstance(session.ledger.handle.trouble, LogUnwritableError)
+        assert isinstance(session.session_log.handle.trouble, LogUnwritableError)

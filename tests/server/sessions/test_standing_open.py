@@ -8,7 +8,7 @@ from hypothesis import given
 
 from refold_protocol.session.closers import open_at_end
 from refold_protocol.session.grammar import NO_TURN, turn_step
-from refold_server.sessions.views import stands_open
+from refold_server.sessions.session_views import stands_open
 from refold_storage.interface import Handle
 from tests.support.log_strategies import Log, logs
 

@@ -8,17 +8,11 @@ from hypothesis import strategies as st
 
 from refold_protocol.ids import InputId, SessionId
 from refold_protocol.session.codec import decode_event
-from refold_protocol.session.events import (
-    AssistantChunk,
-    AssistantMessage,
-    Draft,
-    InputAccepted,
-    SessionTitle,
-)
+from refold_protocol.session.events import AssistantChunk, AssistantMessage, Draft, InputAccepted, SessionTitle
 from refold_protocol.session.messages import Source, TextBlock, TextDelta, text_content
-from refold_server.sessions.tail import Chunks, Tail
+from refold_server.sessions.event_tail import Chunks, Tail
 from refold_storage.interface import Handle, NewSession
-from refold_storage.memory import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

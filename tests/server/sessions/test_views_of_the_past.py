@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from refold_protocol.session.chain import chain
-from refold_protocol.session.endings import INTERRUPTED
+from refold_protocol.session.codec import chain
+from refold_protocol.session.event_data import INTERRUPTED
 from refold_protocol.session.grammar import fold_turns
 from refold_protocol.session.messages import TextDelta
-from refold_protocol.session.status import status_of
-from refold_protocol.session.summary import EMPTY_SUMMARY
-from refold_server.sessions.views import status_view, surface_view, transcript_view
+from refold_protocol.session.session_state import status_of
+from refold_protocol.session.session_totals import EMPTY_SUMMARY
+from refold_server.sessions.session_views import status_view, surface_view, transcript_view
 from refold_storage.interface import Handle, SessionRecord
-from refold_storage.memory import MemoryStore
 from tests.support.logs import Log
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import SESSION
 
 pytestmark = pytest.mark.anyio

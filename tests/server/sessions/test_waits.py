@@ -7,15 +7,17 @@ import asyncio
 import anyio
 import pytest
 
-from refold_protocol.errors import InputUnknownError, RefoldError, SessionReadOnlyError
+from refold_protocol.errors import InputPendingError, InputUnknownError, RefoldError, SessionReadOnlyError
 from refold_protocol.ids import InputId
-from refold_protocol.session.events import AbortCause, Event
-from refold_protocol.session.messages import text_content
-from refold_server.sessions.compacting import compact_session
+from refold_protocol.session.events import AbortCause, Draft, Event, InputAccepted, Trigger, TurnStart
+from refold_protocol.session.messages import text_content, text_of
+from refold_protocol.session.transcript import transcript
+from refold_server.clock import new_input_id
 from refold_server.sessions.session import Session
-from refold_storage.memory import MemoryStore
+from refold_server.sessions.session_registry import compact_session
 from tests.support.loop_host import Pause, ScriptedHost, ScriptedProvider, says
 from tests.support.loops import CLIENT, scripted_session, turn, types
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -99,4 +101,38 @@ async def test_interrupting_takes_back_nothing_that_an_earlier_instance_left_beh
     given = await left_behind(store)
     async with scripted_session(ScriptedHost(ScriptedProvider()), store=store) as session:
         await session.interrupt(2, AbortCause("user"), withdraw_queued=True)
-        assert [one.input for one in session.ledger.folds.pending] == [given]
+        assert [one.input for one in session.session_log.folds.pending] == [given]
+
+
+async def test_whoever_waits_for_what_an_earlier_instance_left_learns_how_to_run_it() -> None:
+    store = MemoryStore(clock=lambda: 1_000)
+    given = await left_behind(store)
+    async with scripted_session(ScriptedHost(ScriptedProvider(says("two"))), store=store) as session:
+        with anyio.fail_after(5), pytest.raises(InputPendingError, match="turn/start with this input runs it"):
+            await session.turns.wait_input(given)
+        _, number, _ = await session.start_pending(given)
+        assert (await session.turns.wait_input(given)).data == (await session.turns.wait(number)).data
+
+
+async def test_a_prompt_whose_turn_was_cut_off_before_it_joined_waits() -> None:
+    """The process died after `turn/start` was durable and before the prompt joined the history."""
+    store = MemoryStore(clock=lambda: 1_000)
+    words = text_content("do it")
+    async with scripted_session(ScriptedHost(ScriptedProvider()), store=store) as session:
+        given = new_input_id()
+        session.append(Draft(InputAccepted(given, "prompt", words, CLIENT, "k")))
+        session.append(Draft(TurnStart(1, Trigger("message", CLIENT, given))))
+        await session.session_log.flush()
+    async with scripted_session(ScriptedHost(ScriptedProvider(says("done"))), store=store) as session:
+        with anyio.fail_after(5), pytest.raises(InputPendingError):
+            await session.turns.wait_input(given)
+        again = await session.accepted_before("k", words)
+        assert again is not None
+        assert (again.input, again.turn) == (given, None), "it is queued, not the input of the turn that was cut off"
+        kept = transcript(session.session_log.handle.read())
+        assert [(one.kind, text_of(one.content)) for one in kept] == [("pending", "do it"), ("end", "")]
+        _, number, _ = await session.start_pending(given)
+        await session.turns.wait(number)
+        again = await session.accepted_before("k", words)
+        assert again is not None
+        assert again.turn is None

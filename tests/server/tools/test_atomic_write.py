@@ -370,6 +370,9 @@ os._exit(0)
 
 
 def test_a_kill_leaves_the_old_file_or_the_new_one_never_half(tmp_path: Path) -> None:
+    """Invariant: A file that a tool writes is the old one or the new one, whenever the process dies and however full the disk
+    is.
+    """
     seen: set[tuple[bytes, bool]] = set()
     for number in range(100):
         root = fill(tmp_path / str(number), {"a.txt": "o" * 5000})

@@ -77,6 +77,15 @@ async def test_e_05_d_a_passage_that_is_there_several_times_is_refused(tmp_path:
     )
     assert (tmp_path / "a.txt").read_text() == "2\n" * 12
     assert "on lines 1, 1;" in text(await Changing(fill(tmp_path, {"b": "aaa"})).edit("aa", "b", "b")), "overlapping ones too"
+    many = await Changing(fill(tmp_path, {"c": "a" * 100_000})).edit("a" * 1_000, "b", "c")
+    assert "1, 1 and 90 more;" in text(many), "of the others one pass counts those that lie beside each other"
+
+
+async def test_more_places_than_one_edit_may_change_are_refused(tmp_path: Path) -> None:
+    answer = await Changing(fill(tmp_path, {"a.txt": "a" * 100_001})).refused(
+        "edit_file", path="a.txt", old="a", new="b", replaceAll=True
+    )
+    assert text(answer) == "old stands at 100,001 places, more than the 100,000 that one edit may change"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +144,10 @@ PIECES = st.lists(st.sampled_from(["a", "b", "\n", "é", "😀", "\t", "\u2028"]
 async def test_what_is_written_is_what_str_replace_gives_and_what_was_shown(
     before: str, old: str, new: str, crlf: bool, marked: bool, every: bool
 ) -> None:
-    """Line ends, byte order mark and a last line without an end stay, whatever the edit is."""
+    """Invariant: A tool changes a file to what was shown, from the text that it was shown for, or not at all.
+
+    Line ends, byte order mark and a last line without an end stay, whatever the edit is.
+    """
     expected = before.replace(old, new)
     fits = before.find(old) >= 0 and old != new and (every or before.find(old, before.find(old) + 1) < 0)
     if crlf:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refold_server.tools.ignore_rules import Glob, is_ignored, is_named, parse_glob, parse_rules, read_globs
+from refold_server.tools.ignore_rules import MAX_RULES, Glob, is_ignored, is_named, parse_glob, parse_rules, read_globs
 from refold_server.tools.tool_failure import ToolFailure
 from refold_server.tools.tree_walk import Walk
 from refold_server.tools.workspace_path import ROOT, Workspace, WorkspacePath
@@ -226,3 +226,10 @@ def test_a_glob_that_cannot_be_used_is_refused_with_a_reason(pattern: str) -> No
         read_globs(pattern)
     assert caught.value.code == "INVALID_ARGUMENTS"
     assert "pattern" in caught.value.message
+
+
+def test_of_very_many_rules_the_last_ones_hold() -> None:
+    rules = parse_rules(b"first\n" + b"other\n" * MAX_RULES, 0)
+    assert len(rules.globs) == MAX_RULES
+    assert not is_ignored((rules,), _place("first"), folder=False)
+    assert is_ignored((rules,), _place("other"), folder=False)

@@ -58,12 +58,12 @@ async def test_an_open_file_without_changes_is_not_called_unsaved(tmp_path: Path
     assert await read(tmp_path, Buffers(tmp_path, a__txt="same\n"), "a.txt") == "1\tsame"
 
 
-@pytest.mark.parametrize(("text", "disk"), [("a\n", "a"), ("a\r\n", "a"), ("a", "\ufeffa"), ("", "")])
+@pytest.mark.parametrize(("text", "disk"), [("a\n", "a"), ("a\r\n", "a"), ("a", "\ufeffa"), ("a\nb\n", "a\r\nb\r\n"), ("", "")])
 def test_what_editors_add_and_leave_out_is_no_change(text: str, disk: str) -> None:
     assert is_same_text(text.encode(), disk.encode())
 
 
-@pytest.mark.parametrize(("text", "disk"), [("\n", ""), ("a", "a\n"), ("a\n\n", "a"), ("a\n", "a\r\n"), ("b", "a")])
+@pytest.mark.parametrize(("text", "disk"), [("\n", ""), ("a", "a\n"), ("a\n\n", "a"), ("a\r", "a\r\n"), ("b", "a")])
 def test_any_other_difference_is_a_change(text: str, disk: str) -> None:
     assert not is_same_text(text.encode(), disk.encode())
 

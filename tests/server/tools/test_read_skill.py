@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from refold_server.config_file import load_config
-from refold_server.host import Surroundings
+from refold_server.services import Services
 from refold_server.tools.session_tools import built_in_tools
 from refold_server.tools.skill_index import SkillFolders, has_skills
 from refold_server.tools.tool_runner import ToolAnswer, execute
@@ -70,7 +70,7 @@ async def test_a_binary_file_is_not_shown(tmp_path: Path) -> None:
 async def test_the_tool_is_offered_where_a_skill_is_and_this_is_decided_once_per_instance(tmp_path: Path) -> None:
     config = tmp_path / "c.toml"
     config.write_text(f'[prefix]\nskills_folder = "{tmp_path}/own"\n')
-    shared = Surroundings(load_config(config, {}, store=str(tmp_path)))
+    shared = Services(load_config(config, {}, store=str(tmp_path)))
     bare = fill(tmp_path / "ws", {"a": ""})
     host = shared.host(str(bare))
     assert "read_skill" not in [tool.name for tool in await host.tools()]
@@ -86,11 +86,11 @@ async def test_folders_are_looked_through_off_the_event_loop(tmp_path: Path, mon
         threads.append(threading.get_ident())
         return has_skills(cwd, shelf)
 
-    monkeypatch.setattr("refold_server.host.has_skills", look)
+    monkeypatch.setattr("refold_server.services.has_skills", look)
     ws = fill(tmp_path / "ws", {".agents/skills/r/SKILL.md": SKILL})
     config = tmp_path / "c.toml"
     config.write_text("")
-    host = Surroundings(load_config(config, {}, store=str(tmp_path))).host(str(ws))
+    host = Services(load_config(config, {}, store=str(tmp_path))).host(str(ws))
     with anyio.CancelScope() as scope:
         scope.cancel()
         await host.tools()
@@ -104,5 +104,5 @@ async def test_it_is_not_offered_where_skills_are_switched_off_or_it_is_not_enab
     for settings in ("[prefix]\nskills = false\n", '[tools]\nenabled = ["read_file"]\n'):
         config = tmp_path / "c.toml"
         config.write_text(settings)
-        host = Surroundings(load_config(config, {}, store=str(tmp_path))).host(str(ws))
+        host = Services(load_config(config, {}, store=str(tmp_path))).host(str(ws))
         assert "read_skill" not in [tool.name for tool in await host.tools()]

@@ -48,7 +48,7 @@ async def _run(tool: ScriptedTool, arguments: str = '{"needThis":"x"}', **settin
 async def test_an_unknown_tool_is_a_result_that_lists_the_known_ones() -> None:
     answer = await execute(built_in_tools(), "read", "{}", context(Path("/")))
     assert code(answer) == "UNKNOWN_TOOL"
-    known = "list_files, read_file, search_text, write_file, edit_file, read_skill, read_result"
+    known = "list_files, read_file, search_text, write_file, edit_file"
     assert text(answer) == f"there is no tool 'read'; the tools are: {known}"
     none = await execute(built_in_tools(()), "read", "{}", context(Path("/")))
     assert text(none).endswith("the tools are: none")
@@ -60,7 +60,9 @@ async def test_an_unknown_tool_is_a_result_that_lists_the_known_ones() -> None:
     [
         ("{}", "missing required field `needThis`"),
         ('{"needThis":1}', "Expected `str`, got `int` - at `$.needThis`"),
-        ('{"needThis":"x","number":"3"}', "at `$.number`"),
+        ('{"needThis":"x","number":"three"}', "at `$.number`"),
+        ('{"needThis":"x","number":"03"}', "at `$.number`"),
+        ('{"needThis":"x","number":"3.5"}', "at `$.number`"),
         ('{"needThis":"x","number":1.5}', "at `$.number`"),
         ('{"needThis":"x","number":true}', "at `$.number`"),
         ('{"needThis":"x","other":1}', "unknown field `other`"),
@@ -78,6 +80,15 @@ async def test_wrong_arguments_are_named_and_the_tool_does_not_run_a_08c(argumen
     assert code(answer) == "INVALID_ARGUMENTS"
     assert named in text(answer)
     assert tool.runs == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("number", ["3", " 3 ", "-3"])
+async def test_a_number_that_is_written_as_text_is_one_and_a_text_of_digits_stays_text(number: str) -> None:
+    tool = _tool(text_output("ran"))
+    await _run(tool, json.dumps({"needThis": "42", "number": number}))
+    (params,) = tool.runs
+    assert (params.need_this, params.number) == ("42", int(number))
 
 
 @pytest.mark.anyio

@@ -123,3 +123,10 @@ def test_a_walk_of_so_many_levels_names_the_folders_of_the_last_and_does_not_ent
     assert opened.count("a/b") == 0
     below = Walk(Workspace(tmp_path), WorkspacePath(("a",)), lambda: None, levels=1).entries()
     assert [(entry.place.text, entry.folder) for entry in below] == [("a/b", True), ("a/x", False)]
+
+
+def test_a_walk_ends_when_its_time_is_over_and_says_so(tmp_path: Path) -> None:
+    fill(tmp_path, {"a": "", "b": ""})
+    walk = Walk(Workspace(tmp_path), ROOT, lambda: None, seconds=0)
+    assert list(walk.entries()) == []
+    assert walk.cut

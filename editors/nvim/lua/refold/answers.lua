@@ -1,4 +1,4 @@
--- Owns the answers to questions: they count only for the question that the cursor is on, in the chat. Allowing what was not
+-- The answers to questions: they count only for the question that the cursor is on, in the chat. Allowing what was not
 -- on the screen takes a command of its own.
 
 local approvals = require("refold.approvals")

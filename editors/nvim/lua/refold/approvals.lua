@@ -1,4 +1,4 @@
--- Owns the questions that this Neovim is asked: whether calls may run (`approval/request`). They wait, oldest first, until a
+-- The questions that this Neovim is asked: whether calls may run (`approval/request`). They wait, oldest first, until a
 -- person answers in the chat or until they are settled elsewhere. Never takes focus, never reads a key. Must not know windows.
 
 local daemon = require("refold.daemon")

@@ -1,4 +1,4 @@
--- Owns the windows of a chat: one that shows a session's page, and below it one in which prompts are written.
+-- Windows of a chat: one that shows a session's page, and below it one in which prompts are written.
 -- Must not know the protocol. Puts nothing into the page's buffer.
 
 local prompts = require("refold.prompts")

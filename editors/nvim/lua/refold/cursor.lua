@@ -1,4 +1,4 @@
--- Owns one subscription's place in a session's log: the rules of delivery of the protocol, section 3.
+-- Subscription's place in a session's log: the rules of delivery of the protocol, section 3.
 -- Pure: knows neither buffers nor processes. Keeps numbers only, never an event.
 --
 -- Events come in order and at least once; what comes twice is dropped. A seq names an event for ever only up to

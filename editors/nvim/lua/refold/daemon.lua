@@ -1,4 +1,4 @@
--- Owns the daemon as a client of the built-in LSP: its start, its end, requests to it, and which buffers it sees.
+-- Daemon as a client of the built-in LSP: its start, its end, requests to it, and which buffers it sees.
 -- One daemon serves this Neovim. Must not know sessions: whoever cares is told what came, and that it was lost.
 -- Every request is answered once: by the daemon, or by `connection.lost`.
 

@@ -1,4 +1,4 @@
--- Owns the daemon's edits of buffers (`workspace/applyEdit`): each is one step of its own for undo, and none is made on
+-- Daemon's edits of buffers (`workspace/applyEdit`): each is one step of its own for undo, and none is made on
 -- another text than the one it is for. The making itself is the built-in client's. A file that a tool changed on disk is loaded
 -- again where it is shown.
 

@@ -1,4 +1,4 @@
--- Owns the following of one session's log: a cursor, the state of the fold, and the page that shows it.
+-- Following of one session's log: a cursor, the state of the fold, and the page that shows it.
 -- Keeps no history. What the log may not keep (the daemon died, another writer took over) is taken off the page before
 -- anything else happens. Must not know windows, nor how sessions are opened.
 

@@ -1,4 +1,4 @@
--- Owns `:checkhealth refold`: Neovim, the daemon and its version, the store, the models. Starts the daemon if it must, and
+-- `:checkhealth refold`: Neovim, the daemon and its version, the store, the models. Starts the daemon if it must, and
 -- ends it again then. Changes nothing else.
 
 local daemon = require("refold.daemon")

@@ -1,4 +1,4 @@
--- Owns the plugin's public face: what commands, key maps and status lines of a user's configuration call.
+-- The plugin's public face: what commands, key maps and status lines of a user's configuration call.
 -- Everything else is loaded with the first call, so that a Neovim that does not use refold pays nothing for it.
 
 local M = {}

@@ -1,4 +1,4 @@
--- Owns which characters of a text have no shape of their own: joiners, fillers, tags, selectors, soft hyphens. Pure.
+-- Characters of a text that have no shape of their own: joiners, fillers, tags, selectors, soft hyphens. Pure.
 -- Neovim itself shows control characters and most of those without width.
 
 local M = {}

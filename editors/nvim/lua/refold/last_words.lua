@@ -1,4 +1,4 @@
--- Owns what a daemon that ended wrote to standard error last: the built-in client puts that into its log, among others'.
+-- What a daemon that ended wrote to standard error last: the built-in client puts that into its log, among others'.
 -- Must not know daemons. Where the log is turned off there are no last words.
 
 local M = {}

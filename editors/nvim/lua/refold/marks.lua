@@ -1,4 +1,4 @@
--- Owns what is beside the text of one chat buffer: highlights, and what came of tool calls and questions, as virtual text.
+-- What is beside the text of one chat buffer: highlights, and what came of tool calls and questions, as virtual text.
 -- Knows places, not text: whoever moves or cuts text says so. What is asked for waits until `set`, when its text is there.
 
 local invisible = require("refold.invisible")

@@ -1,4 +1,4 @@
--- Owns the text of one chat buffer: it grows at its end, and can be taken back to any event that is not durable yet.
+-- Text of one chat buffer: it grows at its end, and can be taken back to any event that is not durable yet.
 -- Text is only ever added or cut there, by nvim_buf_set_text; no line that stands is written again, so nothing flickers.
 -- Must not know events, daemons or windows, except that it says when their cursors may have to move.
 --

@@ -1,4 +1,4 @@
--- Owns the look at one tool call: its arguments and its result, in a floating window. They are read from the log each time.
+-- Look at one tool call: its arguments and its result, in a floating window. They are read from the log each time.
 
 local daemon = require("refold.daemon")
 

@@ -1,4 +1,4 @@
--- Owns the choice of a session from the store's list, by vim.ui.select. Pages of the list are asked for as they are wanted.
+-- Choice of a session from the store's list, by vim.ui.select. Pages of the list are asked for as they are wanted.
 
 local chat = require("refold.chat")
 local daemon = require("refold.daemon")

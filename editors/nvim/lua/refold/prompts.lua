@@ -1,4 +1,4 @@
--- Owns what a person sends into a session: prompts, the interrupt, and inputs that wait since an earlier daemon.
+-- What a person sends into a session: prompts, the interrupt, and inputs that wait since an earlier daemon.
 -- No prompt is lost: one whose fate is unknown when the daemon dies is given back, unless the log turns out to have it.
 
 local daemon = require("refold.daemon")

@@ -1,4 +1,4 @@
--- Owns where the cursors of the windows go that show a page: one on the last line stays there, or goes to the question that
+-- Where the cursors of the windows go that show a page: one on the last line stays there, or goes to the question that
 -- came; from there it goes on when the question is over. One that a person moved stays. Never takes focus.
 
 local api = vim.api

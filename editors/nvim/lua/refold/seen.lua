@@ -1,4 +1,4 @@
--- Owns what of each question was on the screen. A line counts as far as it was drawn, from its beginning without a gap, in a
+-- What of each question was on the screen. A line counts as far as it was drawn, from its beginning without a gap, in a
 -- window of the tab page that is shown. What scrolled by between two redraws was not on the screen.
 
 local approvals = require("refold.approvals")

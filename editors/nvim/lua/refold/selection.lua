@@ -1,4 +1,4 @@
--- Owns what happens when a code action of the daemon was chosen: explain, fix or edit a selection.
+-- What happens when a code action of the daemon was chosen: explain, fix or edit a selection.
 -- The daemon makes the prompt and the edit; this asks for the instruction, adds what other servers report of the selection,
 -- names the session, and tells what came of it.
 

@@ -1,4 +1,4 @@
--- Owns the sentences about what is over: how a turn ended, how a question was settled. Pure.
+-- The sentences about what is over: how a turn ended, how a question was settled. Pure.
 
 local M = {}
 

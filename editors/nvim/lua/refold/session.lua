@@ -1,4 +1,4 @@
--- Owns one session that is shown: its buffer, its state, and going on with it in another daemon.
+-- Session that is shown: its buffer, its state, and going on with it in another daemon.
 -- Keeps no truth: what the session is stands in its log. Must not know windows, nor which other sessions there are.
 
 local Following = require("refold.following")

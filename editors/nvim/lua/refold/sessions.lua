@@ -1,4 +1,4 @@
--- Owns which sessions this Neovim shows, and which of them commands are about; passes to each what the daemon tells of it.
+-- Which sessions this Neovim shows, and which of them commands are about; passes to each what the daemon tells of it.
 -- Must not know windows.
 
 local Session = require("refold.session")

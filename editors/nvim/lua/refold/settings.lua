@@ -1,4 +1,4 @@
--- Owns the settings: their names, their defaults, and the check that what a user gave has the right shape.
+-- Settings: their names, their defaults, and the check that what a user gave has the right shape.
 -- Must not know daemons, sessions or windows. A wrong setting stops `setup` with a sentence that names it.
 
 local M = {}

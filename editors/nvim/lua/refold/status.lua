@@ -1,4 +1,4 @@
--- Owns what is said of sessions in few words: for status lines, window bars and pickers.
+-- What is said of sessions in few words: for status lines, window bars and pickers.
 -- The words are the protocol's own, as `sessions/changed` tells them. Never asks the daemon for anything.
 
 local approvals = require("refold.approvals")

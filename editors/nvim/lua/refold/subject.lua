@@ -1,4 +1,4 @@
--- Owns what can be said in few words of what a call would do: which file, how many lines come and go, and how lines are
+-- What can be said in few words of what a call would do: which file, how many lines come and go, and how lines are
 -- highlighted. Pure: texts in, texts out. The text itself is always shown whole, as the daemon gave it.
 
 local M = {}

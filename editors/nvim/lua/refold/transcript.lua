@@ -1,4 +1,4 @@
--- Owns what a person reads of a session: from events to pieces of text, one event at a time.
+-- What a person reads of a session: from events to pieces of text, one event at a time.
 -- Pure: a state, an empty state, a step; states are never changed, so an older one can be gone back to.
 -- Must not know buffers. Knows the vocabulary of the log as far as people see it; other types say nothing.
 --
