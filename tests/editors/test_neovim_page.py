@@ -35,7 +35,12 @@ def test_every_way_through_a_log_ends_with_the_same_page(nvim: Neovim) -> None:
     whole = "local one = following(); local e = vim.json.decode(...); tell(one, e, 0, #e - 1, #e - 1); return seen(one)"
     lines, _, beside = nvim.lua(whole, json.dumps(events))
     assert "\n".join(lines) == PAGE
-    assert [said for _, said in beside] == ["  ✓ 1 line", "  ✗ TOOL_FAILED"]
+    assert [said for _, said in beside] == [
+        "  ✓ 1 line",
+        "  ✗ TOOL_FAILED",
+        "  ✓ allowed for the session (client: Neovim)",
+        "  gA allow · gS allow for the session · gD deny",
+    ]
     assert nvim.lua(EVERY_WAY, json.dumps(events), "{}") == []
     assert nvim.lua(EVERY_WAY, json.dumps(events), json.dumps(settled_chunks(events))) == []
 
@@ -135,3 +140,50 @@ def test_a_window_follows_the_text_unless_its_cursor_was_moved_up(nvim: Neovim) 
         json.dumps(log_with_everything()),
     )
     assert rows == [True, 3]
+
+
+def test_a_cursor_at_the_end_goes_to_the_question_that_comes_and_on_when_it_is_over_and_one_that_reads_it_stays(
+    nvim: Neovim,
+) -> None:
+    rows = nvim.lua(
+        """
+        local function event(kind, data) return { type = kind, seq = 0, time = 0, data = data } end
+        local function asked(id)
+          return event('approval/asked', { id = id, callId = id, tool = 'x', subject = { kind = 'text', text = 'a\\nb' } })
+        end
+        local function decided(id)
+          return event('approval/decided', { id = id, outcome = 'denied', scope = 'once', by = { kind = 'client' } })
+        end
+        local one, at, rows = following(), -1, {}
+        vim.api.nvim_win_set_buf(0, one.page.buffer)
+        local window = vim.api.nvim_get_current_win()
+        vim.cmd.new()
+        local function come(...)
+          local events = { ... }
+          for place, each in ipairs(events) do each.seq = at + place end
+          one:take({ events = events, prev = at, durable = at + #events })
+          one.page:flush()
+          at = at + #events
+          local line = vim.api.nvim_win_get_cursor(window)[1]
+          table.insert(rows, vim.api.nvim_buf_get_lines(one.page.buffer, line - 1, line, true)[1])
+        end
+        come(event('compact/end', {}))
+        come(asked('p1'), asked('p2'))
+        come(asked('p3'))
+        come(decided('p1'))
+        vim.api.nvim_win_set_cursor(window, { vim.api.nvim_win_get_cursor(window)[1] + 1, 0 })
+        come(event('compact/end', {}))
+        vim.api.nvim_win_set_cursor(window, { vim.api.nvim_buf_line_count(one.page.buffer), 0 })
+        come(asked('p5'))
+        vim.api.nvim_win_set_cursor(window, { vim.api.nvim_buf_line_count(one.page.buffer), 0 })
+        come(event('compact/end', {}))
+        come(decided('p2'), decided('p3'), decided('p5'))
+        vim.api.nvim_win_set_cursor(window, { vim.api.nvim_buf_line_count(one.page.buffer), 0 })
+        come(asked('p4'))
+        come(decided('p4'))
+        come(event('compact/end', {}))
+        return rows
+        """
+    )
+    question, remark = "? May x run? a … (2 lines)", "*The older part of the history was compacted for the model.*"
+    assert rows == [remark, question, question, question, "a", question, "b", "b", question, "b", remark]

@@ -34,8 +34,8 @@ function seen(one)
   local stretches, beside = {}, {}
   for _, mark in ipairs(marks) do
     local more = mark[4]
-    if more.virt_text then
-      table.insert(beside, { mark[2], more.virt_text[1][1] })
+    if more.virt_text or more.virt_lines then
+      table.insert(beside, { mark[2], (more.virt_text or more.virt_lines[1])[1][1] })
     else
       local last = stretches[#stretches]
       if last and last[1] == more.hl_group and last[4] == mark[2] and last[5] == mark[3] then
@@ -136,6 +136,10 @@ def log_with_everything() -> list[Json]:
     log.reply(("text", "Right 🦊"), ("text", "and more\n\n\n"))
     log.call("c1", "read_file", '{"path":\n"a"}')
     log.call("c2", "search_text", '{"pattern": "' + "x" * 400 + '"}')
+    diff = "--- a/a\n+++ b/a\n@@ -1 +1,2 @@\n-one\n+two\n+three\n"
+    log.add("approval/asked", id="p1", callId="c1", tool="read_file", subject={"kind": "diff", "text": diff})
+    log.add("approval/asked", id="p2", callId="c2", tool="search_text", subject={"kind": "command", "text": "rm -r\n\nx"})
+    log.add("approval/decided", id="p1", outcome="allowed", scope="session", by=PERSON)
     log.result("c1", "one line")
     log.result("c2", "no such file", error={"code": "TOOL_FAILED", "name": "ToolError"})
     log.add("step/end", turn=1, step=1)
@@ -180,6 +184,19 @@ and more
 
 ▸ read_file {"path": "a"}
 ▸ search_text {"pattern": "XXX…
+
+? May read_file run? a (+2 −1)
+--- a/a
++++ b/a
+@@ -1 +1,2 @@
+-one
++two
++three
+
+? May search_text run? rm -r … (3 lines)
+rm -r
+
+x
 
 ## You, meanwhile
 

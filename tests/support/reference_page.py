@@ -33,6 +33,16 @@ CONFIGURATION: Final = DOCS / "configuration.md"
 CONFIGURATION_SCHEMA: Final = DOCS / "configuration.schema.json"
 
 
+_RULES: Final = {
+    "approval/request": """\
+A person decides, and sees what they decide. Whoever writes a client keeps three rules. A question takes no focus: it waits
+where the session is shown, and a message or a status line tells of it. Plain typing is no answer, nor is what was typed before
+the question could be read: an answer is a deliberate act, on the question that it is meant for. Nothing unseen is approved: the
+client shows all of `subject`, a new file too, with its name and size, and says so while a part was not on the screen.""",
+}
+"""What a client has to keep beyond the shapes of a method's messages."""
+
+
 def golden_messages() -> dict[str, str]:
     """Give the golden messages of each method and the golden line of each event type, by name."""
     found = {name: rpc_examples.golden_file(name).read_text(encoding="utf-8") for name in METHODS}
@@ -88,6 +98,8 @@ def _method(row: Method, example: str, structs: dict[str, shape.StructType]) -> 
         else:
             yield from _struct(_info(row.result), structs, "", "**Result.** ")
     yield from _example(example)
+    if row.name in _RULES:
+        yield f"{_RULES[row.name]}\n"
 
 
 def _struct(info: shape.StructType, structs: dict[str, shape.StructType], marks: str = "", lead: str = "") -> Iterator[str]:

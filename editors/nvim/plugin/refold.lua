@@ -1,4 +1,4 @@
--- User commands and the default highlights. Loads nothing else: the plugin comes with the first command.
+-- The user commands and the default highlights. Loads nothing else: the plugin comes with the first command.
 
 if vim.g.loaded_refold then
   return
@@ -49,15 +49,15 @@ command("RefoldPending", { desc = "Run or withdraw a prompt that waits since bef
   refold.pending()
 end)
 
-command("RefoldQuestion", { desc = "Go to the question that waits" }, function(refold)
+command("RefoldQuestion", { desc = "Go to the question that waits longest" }, function(refold)
   refold.question()
 end)
 
 local ANSWERS = { RefoldAllow = "allowOnce", RefoldAllowSession = "allowSession", RefoldDeny = "deny" }
 
 for name, kind in pairs(ANSWERS) do
-  local desc = "Answer the question that waits; ! where not all of it was shown"
-  command(name, { bang = true, desc = desc }, function(refold, given)
+  local options = { bang = kind ~= "deny", desc = "Answer the question under the cursor; with ! without having seen it all" }
+  command(name, options, function(refold, given)
     refold.answer(kind, given.bang)
   end)
 end
@@ -75,6 +75,9 @@ local LINKS = {
   RefoldRemark = "WarningMsg",
   RefoldReasoning = "Comment",
   RefoldCall = "Function",
+  RefoldQuestion = "WarningMsg",
+  RefoldAdded = "Added",
+  RefoldRemoved = "Removed",
   RefoldRunning = "Comment",
   RefoldDone = "DiagnosticOk",
   RefoldFailed = "DiagnosticError",

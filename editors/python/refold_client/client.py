@@ -187,7 +187,10 @@ class Client:
 
     def on_approval(self, answers: OnApproval | None) -> None:
         """Have `answers` asked whether calls that change something may run: it gives the id of one of the question's options,
-        or None for the default. It is cancelled when the question is settled elsewhere. Without one, such calls are denied."""
+        or None for the default. It is cancelled when the question is settled elsewhere. Without one, such calls are denied.
+
+        Where a person answers: the question takes no focus, plain typing is no answer, and nothing is allowed before all of
+        the question's subject was shown."""
         self._approvals.answers = answers
 
     async def subscribe(

@@ -87,11 +87,17 @@ local function map_keys(session)
   map("<C-c>", function()
     prompts.interrupt(session)
   end, "interrupt the turn")
+  for keys, kind in pairs({ gA = "allowOnce", gS = "allowSession", gD = "deny" }) do
+    map(keys, function()
+      require("refold.answers").answer(kind)
+    end, "answer the question under the cursor")
+  end
 end
 
 ---@param window integer
 local function dress(window)
   local options = { wrap = true, linebreak = true, number = false, relativenumber = false, signcolumn = "no" }
+  options = vim.tbl_extend("error", options, { foldenable = false, conceallevel = 0 }) -- nothing is hidden
   for name, value in pairs(options) do
     api.nvim_set_option_value(name, value, { scope = "local", win = window })
   end
@@ -110,11 +116,22 @@ function M.show(session)
   api.nvim_set_current_win(window)
   if api.nvim_win_get_buf(window) ~= session.buffer then
     api.nvim_win_set_buf(window, session.buffer)
-    api.nvim_win_set_cursor(window, { api.nvim_buf_line_count(session.buffer), 0 })
+    session.following.page.scrolling:bring(window)
   end
   dress(window)
   map_keys(session)
   M.write(session)
+end
+
+---Show a session and go to its page: to the question that waits longest, else to the end.
+---@param session refold.Session
+function M.read(session)
+  M.show(session)
+  local window = window_of(session.buffer)
+  if window then
+    api.nvim_set_current_win(window)
+    session.following.page.scrolling:bring(window)
+  end
 end
 
 ---Show a session and stay in the present window.

@@ -1,4 +1,4 @@
--- Plugin's public face: what commands, key maps and status lines of a user's configuration call.
+-- The plugin's public face: what commands, key maps and status lines of a user's configuration call.
 -- Everything else is loaded with the first call, so that a Neovim that does not use refold pays nothing for it.
 
 local M = {}
@@ -10,6 +10,7 @@ function M.setup(settings)
 end
 
 local function load()
+  require("refold.answers")
   require("refold.approvals")
   require("refold.edits")
   require("refold.selection")
@@ -76,32 +77,18 @@ function M.pending()
   with_session(prompts.pending)
 end
 
----Go to the question that waits, in the chat of its session.
+---Go to the question that waits longest.
 function M.question()
-  local sessions, chat = load()
-  local approvals, questions = require("refold.approvals"), require("refold.questions")
-  local question = approvals.present()
-  if not question then
-    return vim.notify("refold: no question waits")
-  end
-  local session = sessions.all[question.params.session]
-  if session then
-    chat.show_beside(session)
-    approvals.show()
-  end
-  questions.enter(question)
+  load()
+  require("refold.answers").go()
 end
 
----Answer the question that waits: by `allowOnce`, `allowSession` or `deny`, and `anyway` where not all of it was shown.
+---Answer the question that the cursor is on, in the chat.
 ---@param kind "allowOnce"|"allowSession"|"deny"
----@param anyway boolean?
-function M.answer(kind, anyway)
+---@param unseen boolean? allow what was not on the screen, too
+function M.answer(kind, unseen)
   load()
-  local question = require("refold.approvals").present()
-  if not question then
-    return vim.notify("refold: no question waits")
-  end
-  require("refold.questions").answer(kind, question, anyway)
+  require("refold.answers").answer(kind, unseen)
 end
 
 ---Give a text for a status line: empty without a daemon.

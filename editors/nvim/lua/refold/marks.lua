@@ -1,6 +1,7 @@
--- What is beside the text of one chat buffer: highlights, and what came of tool calls, as virtual text.
+-- What is beside the text of one chat buffer: highlights, and what came of tool calls and questions, as virtual text.
 -- Knows places, not text: whoever moves or cuts text says so. What is asked for waits until `set`, when its text is there.
 
+local invisible = require("refold.invisible")
 local settings = require("refold.settings")
 
 local api = vim.api
@@ -8,11 +9,13 @@ local api = vim.api
 local Marks = {}
 Marks.__index = Marks
 
+local KEYS = { { "  gA allow · gS allow for the session · gD deny", "RefoldQuestion" } }
 local NAMESPACE = api.nvim_create_namespace("refold")
 
 ---@class refold.Note
----@field row integer the line of the call
----@field call integer seq of the `tool/call`
+---@field row integer the line of the call, the first line of the question
+---@field last integer? the last line of the question; nil for a call
+---@field call integer? seq of the `tool/call`; nil for a question
 ---@field result integer? seq of the `tool/result`
 ---@field text string? what came of it
 ---@field ok boolean?
@@ -20,7 +23,7 @@ local NAMESPACE = api.nvim_create_namespace("refold")
 
 ---@class refold.Marks
 ---@field buffer integer
----@field notes table<string, refold.Note> by call id
+---@field notes table<string, refold.Note> by the id of the call or of the question
 ---@field private waiting fun()[]
 ---@field private stretch table? the last highlight, which text behind it of the same kind makes longer
 
@@ -69,10 +72,58 @@ function Marks:call(id, row, seq)
   self:say(id, {})
 end
 
----Say beside a call's line what came of it; nothing yet where `said` has no text.
+---These lines are those of a question.
+---@param id string
+---@param row integer
+---@param last integer
+function Marks:ask(id, row, last)
+  self.notes[id] = { row = row, last = last }
+  self:say(id, {})
+  table.insert(self.waiting, function()
+    self:_reveal(row, last)
+  end)
+end
+
+---Show the characters that have no shape.
+---@param row integer
+---@param last integer
+function Marks:_reveal(row, last)
+  for at, line in ipairs(api.nvim_buf_get_lines(self.buffer, row, last + 1, true)) do
+    for _, one in ipairs(invisible.find(line)) do
+      local options = { virt_text = { { one[2], "NonText" } }, virt_text_pos = "inline" }
+      api.nvim_buf_set_extmark(self.buffer, NAMESPACE, row + at - 1, one[1], options)
+    end
+  end
+end
+
+---Give the open question whose lines a row is one of.
+---@param row integer
+---@return string? id
+---@return refold.Note?
+function Marks:question_at(row)
+  for id, note in pairs(self.notes) do
+    if note.last and not note.text and note.row <= row and row <= note.last then
+      return id, note
+    end
+  end
+end
+
+---Give the open question that stands first.
+---@return refold.Note?
+function Marks:first_question()
+  local first
+  for _, note in pairs(self.notes) do
+    if note.last and not note.text and (not first or note.row < first.row) then
+      first = note
+    end
+  end
+  return first
+end
+
+---Say beside the line of a call or a question what came of it; nothing yet where `said` has no text.
 ---@param id string
 ---@param said { text: string?, ok: boolean?, result: integer? }
----@return { text: string?, ok: boolean?, result: integer? }? before what was said until now; nil for a call without a line
+---@return { text: string?, ok: boolean?, result: integer? }? before what was said until now; nil for what has no line
 function Marks:say(id, said)
   local note = self.notes[id]
   if not note then
@@ -88,6 +139,9 @@ function Marks:say(id, said)
       virtual = { ("  %s %s"):format(sign, note.text), note.ok and "RefoldDone" or "RefoldFailed" }
     end
     local options = { id = note.mark, virt_text = { virtual }, virt_text_pos = "eol" }
+    if note.last and not note.text then
+      options = { id = note.mark, virt_lines = { KEYS } }
+    end
     note.mark = api.nvim_buf_set_extmark(self.buffer, NAMESPACE, note.row, 0, options)
   end)
   return before
@@ -137,7 +191,7 @@ end
 ---@return refold.Note?
 function Marks:call_at(row)
   for _, note in pairs(self.notes) do
-    if note.row == row then
+    if note.call and note.row == row then
       return note
     end
   end

@@ -1,10 +1,11 @@
 -- Text of one chat buffer: it grows at its end, and can be taken back to any event that is not durable yet.
 -- Text is only ever added or cut there, by nvim_buf_set_text; no line that stands is written again, so nothing flickers.
--- Must not know events or daemons. Never touches windows, except that a cursor on the last line stays on the last line.
+-- Must not know events, daemons or windows, except that it says when their cursors may have to move.
 --
 -- Operations are those of transcript.lua. They wait in memory until `flush`, which makes one change of them.
 
 local Marks = require("refold.marks")
+local Scrolling = require("refold.scrolling")
 
 local api = vim.api
 
@@ -19,6 +20,7 @@ Page.__index = Page
 ---@class refold.Page
 ---@field buffer integer
 ---@field marks refold.Marks
+---@field scrolling refold.Scrolling
 ---@field private stand refold.Place where the text ends, waiting text included
 ---@field private shown refold.Place where the text in the buffer ends
 ---@field private reply refold.Place? where the reply that streams began
@@ -29,7 +31,8 @@ Page.__index = Page
 ---@param buffer integer
 ---@return refold.Page
 function Page.new(buffer)
-  local page = setmetatable({ buffer = buffer, marks = Marks.new(buffer) }, Page)
+  local marks = Marks.new(buffer)
+  local page = setmetatable({ buffer = buffer, marks = marks, scrolling = Scrolling.new(buffer, marks) }, Page)
   page:clear()
   return page
 end
@@ -112,15 +115,13 @@ function Page:flush()
   if not self:is_intact() then
     return -- whoever follows the log sees it as well, and begins anew
   end
+  local followers = self.scrolling:followers(text ~= "")
   if text ~= "" then
-    local followers = self:_followers()
     self:_change(self.shown, self.shown, text)
     self.shown = self.stand
-    for _, window in ipairs(followers) do
-      api.nvim_win_set_cursor(window, { self.stand.row + 1, self.stand.col })
-    end
   end
   self.marks:set()
+  self.scrolling:move(followers)
 end
 
 ---@param text string
@@ -149,6 +150,17 @@ end
 
 function Page:_begin()
   self.reply = self.stand
+end
+
+---A question: its first line, and below it all that the call would do.
+function Page:_ask(id, title, lines)
+  local first = self.stand.row
+  self:_write(title, "RefoldQuestion")
+  for _, line in ipairs(lines) do
+    self:_write("\n" .. line[1], line[2])
+  end
+  self.marks:ask(id, first, self.stand.row)
+  self.scrolling:ask(self.marks.notes[id])
 end
 
 ---@param parts table[]
@@ -222,15 +234,6 @@ function Page:_cut(place)
   self:_change(place, self.stand, "")
   self.stand, self.shown = place, place
   return highlights
-end
-
----Windows whose cursor is on the last line: they follow the text.
----@return integer[]
-function Page:_followers()
-  local last = api.nvim_buf_line_count(self.buffer)
-  return vim.tbl_filter(function(window)
-    return api.nvim_win_get_cursor(window)[1] == last
-  end, vim.fn.win_findbuf(self.buffer))
 end
 
 ---@param from refold.Place

@@ -1,8 +1,8 @@
 -- What is said of sessions in few words: for status lines, window bars and pickers.
 -- The words are the protocol's own, as `sessions/changed` tells them. Never asks the daemon for anything.
 
+local approvals = require("refold.approvals")
 local daemon = require("refold.daemon")
-local questions = require("refold.questions")
 local sessions = require("refold.sessions")
 
 local M = {}
@@ -30,6 +30,12 @@ function M.word(session)
   return words[session.id] or (session.following.reading.turn and "running" or "idle")
 end
 
+---@param count integer
+---@return string
+local function questions(count)
+  return count == 1 and "1 question" or ("%d questions"):format(count)
+end
+
 ---Say what a session is and does, in one line.
 ---@param session refold.Session
 ---@return string
@@ -39,12 +45,11 @@ function M.describe(session)
   if cursor and cursor.phase and reading.turn then
     table.insert(parts, "waits for the " .. cursor.phase)
   end
-  local asked = questions.count(session.id)
-  if asked > 0 then
-    table.insert(parts, asked == 1 and "asks you" or ("asks you %d things"):format(asked))
-  end
   if reading.waiting > 0 then
     table.insert(parts, ("%d waiting"):format(reading.waiting))
+  end
+  if approvals.count(session.id) > 0 then
+    table.insert(parts, questions(approvals.count(session.id)))
   end
   if session.holder then
     table.insert(parts, "read only")
@@ -53,7 +58,7 @@ function M.describe(session)
 end
 
 ---For a status line: nothing without a daemon, else the present session's status, how many other ones work, and how many
----questions wait.
+---questions wait in all.
 ---@return string
 function M.line()
   if not daemon.client() then
@@ -68,8 +73,7 @@ function M.line()
   end
   local text = "refold: " .. (session and M.word(session) or "ready")
   text = others > 0 and ("%s (+%d)"):format(text, others) or text
-  local asked = questions.count()
-  return asked > 0 and ("%s, %d to answer"):format(text, asked) or text
+  return #approvals.waiting > 0 and ("%s · %s"):format(text, questions(#approvals.waiting)) or text
 end
 
 return M

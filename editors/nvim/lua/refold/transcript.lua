@@ -9,7 +9,11 @@
 --   { "settle", parts }        the reply is exactly these parts { text, group? }, whatever streamed; it is over
 --   { "drop" }                 nothing of the reply that streamed stays; it is over
 --   { "call", id, text, seq }  a line of its own for a tool call
---   { "note", id, text, ok, seq }  what came of that call, beside its line
+--   { "ask", id, title, lines }  a question, and lines { text, group? } of all that the call would do
+--   { "note", id, text, ok, seq }  what came of that call or question, beside its line
+
+local sentences = require("refold.sentences")
+local subject = require("refold.subject")
 
 local M = {}
 
@@ -162,28 +166,25 @@ local function result(state, event)
   return state, { { "note", data.callId, said, not data.isError, event.seq } }
 end
 
+local function asked(state, event)
+  local data, ops = event.data, {}
+  state = under(state, "reply", ops)
+  vim.list_extend(ops, { { "gap", 2 }, { "ask", data.id, subject.title(data), subject.parts(data.subject) } })
+  return with(state, { tool = false }), ops
+end
+
+local function decided(state, event)
+  return state, { { "note", event.data.id, sentences.decision(event.data), event.data.outcome == "allowed" } }
+end
+
 ---What streamed and became no message was nothing that stays.
 local function over(state)
   local ops = state.streamed and { { "drop" } } or {}
   return with(state, { streamed = false, index = vim.NIL, kind = vim.NIL }), ops
 end
 
-local ENDS = {
-  interrupted = "The daemon ended during this turn.",
-  ["max-tokens"] = "The reply was cut: it reached the limit of tokens.",
-  ["max-steps"] = "The turn ended: it reached the limit of steps.",
-}
-
 local function turn_end(state, event)
-  local reason = event.data.reason
-  local said = ENDS[reason.kind]
-  if reason.kind == "aborted" then
-    said = reason.cause and reason.cause.kind == "user" and "Interrupted." or "The turn was stopped."
-  elseif reason.kind == "error" then
-    said = ("Failed (%s): %s"):format(reason.error.kind, reason.error.message)
-  elseif reason.kind ~= "completed" then
-    said = said or ("The turn ended: %s."):format(reason.kind)
-  end
+  local said = sentences.ending(event.data.reason)
   local ops = {}
   state = said and remark(state, said, ops) or state
   return with(state, { turn = vim.NIL, ended = event.data.turn, section = vim.NIL, tool = false }), ops
@@ -218,6 +219,8 @@ local STEPS = {
   ["step/end"] = over,
   ["tool/call"] = call,
   ["tool/result"] = result,
+  ["approval/asked"] = asked,
+  ["approval/decided"] = decided,
   ["compact/end"] = function(state, event)
     local ops = {}
     return event.data.error and state or remark(state, "The older part of the history was compacted for the model.", ops), ops
