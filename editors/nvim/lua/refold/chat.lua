@@ -1,6 +1,7 @@
 -- Windows of a chat: one that shows a session's page, and below it one in which prompts are written.
 -- Must not know the protocol. Puts nothing into the page's buffer.
 
+local drafts = require("refold.drafts")
 local prompts = require("refold.prompts")
 local sessions = require("refold.sessions")
 local settings = require("refold.settings")
@@ -40,6 +41,7 @@ function M.send(session)
     return
   end
   api.nvim_buf_set_lines(buffer, 0, -1, true, {})
+  drafts.sent(buffer, session.id)
   prompts.send(session, text)
 end
 
@@ -53,6 +55,7 @@ function M.input_buffer(session)
   end
   local buffer = api.nvim_create_buf(false, true)
   inputs[session] = buffer
+  drafts.attach(buffer, session.id)
   vim.bo[buffer].filetype = "refold-prompt"
   local function map(modes, keys, fn, what)
     vim.keymap.set(modes, keys, fn, { buffer = buffer, desc = "refold: " .. what })
