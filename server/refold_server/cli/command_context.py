@@ -223,11 +223,42 @@ def _exit_at_once() -> None:
         os._exit(INTERRUPTED)
 
 
+class _PatientHandler(logging.StreamHandler[Any]):
+    """Writes log lines to standard error where that takes one at once: a command never waits for who reads its log. What was
+    left out is counted, and the count said where the lines would stand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left_out = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, or count it."""
+        try:
+            poll = select.poll()
+            poll.register(self.stream.fileno(), select.POLLOUT)
+            takes_one = bool(poll.poll(0))
+        except OSError:  # no descriptor: whoever put another stream there reads it
+            takes_one = True
+        if not takes_one:
+            self._left_out += 1
+            return
+        if self._left_out:
+            self.stream.write(f"refold: {self._left_out} lines were left out here: nobody read standard error in time\n")
+            self._left_out = 0
+        super().emit(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Give a record's text, cut to what a pipe that takes anything takes whole."""
+        text = super().format(record)
+        data = text.encode()
+        return text if len(data) < select.PIPE_BUF else f"{data[: select.PIPE_BUF - 100].decode(errors='ignore')}…"
+
+
 def _log_to_stderr(level: str) -> None:
     """Show what is logged on standard error, but not what sessions log of an error that the command itself will tell."""
     root = logging.getLogger()
     if not root.handlers:  # else the program that this command runs in has set up logging
-        handler = logging.StreamHandler()
+        handler = _PatientHandler()
         handler.setFormatter(ScrubbingFormatter("refold: %(levelname)s: %(name)s: %(message)s"))
         handler.addFilter(lambda record: not record.name.startswith(_REPORTED) or record.exc_info is not None)
         root.addHandler(handler)
