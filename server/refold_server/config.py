@@ -84,6 +84,8 @@ def http_address(value: object) -> str:
         right = False
     if not right or re.search(r"[\s\x00-\x1f\x7f]", value):
         raise RefusedValueError
+    if value.rstrip("/").endswith("/chat/completions"):
+        raise RefusedValueError("leave out /chat/completions, which refold adds itself")
     return value.rstrip("/")
 
 

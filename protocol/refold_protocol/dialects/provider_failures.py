@@ -31,7 +31,7 @@ _WORDS: Final[dict[str, str]] = {
     "provider.auth": "invalid_api_key api_key_invalid authentication_error permission_error permission_denied unauthorized "
     "unauthenticated invalid_authentication",
     "provider.rateLimited": "rate_limit_exceeded rate_limit_error too_many_requests resource_exhausted throttling",
-    "provider.overloaded": "server_error internal_server_error internal_error api_error overloaded overloaded_error "
+    "provider.overloaded": "server_error internal_server_error internal_error overloaded overloaded_error "
     "engine_overloaded engine_overloaded_error service_unavailable unavailable unavailable_error bad_gateway",
     "provider.filtered": "content_filter content_policy_violation data_inspection_failed",
     "provider.timeout": "timeout timeout_error request_timeout deadline_exceeded",
@@ -39,6 +39,7 @@ _WORDS: Final[dict[str, str]] = {
 _KINDS_BY_WORD: Final = {word: kind for kind, words in _WORDS.items() for word in words.split()}
 
 _KINDS_BY_VAGUE_WORD: Final[dict[str, str]] = {
+    "api_error": "provider.overloaded",
     "invalid_request_error": "provider.rejected",
     "not_found_error": "provider.rejected",
     "not_supported_error": "provider.rejected",
@@ -178,7 +179,7 @@ def failure_error(
         sentence += f": {short(failure.message, MESSAGE_CHARACTERS)}"
     if failure.prompt_tokens is not None and failure.window_tokens is not None:
         sentence += f" ({failure.prompt_tokens:,} tokens asked, the window holds {failure.window_tokens:,})"
-    sentence = f"{sentence.rstrip('.')}; {_hint(failure, kind)}"
+    sentence = f"{sentence.rstrip('.')}; {_hint(failure, kind, status)}"
     reported = status if status is not None and status >= 400 else failure.status
     wait = failure.retry_after_ms if retry_after_ms is None else retry_after_ms
     return ProviderError(kind, sentence, status=reported, retry_after_ms=wait, request_id=request_id)
@@ -190,7 +191,9 @@ def short(text: str, characters: int) -> str:
     return line if len(line) <= characters else line[: characters - 1] + "…"
 
 
-def _hint(failure: Failure, kind: str) -> str:
+def _hint(failure: Failure, kind: str, status: int | None) -> str:
+    if status == 404 and "model" not in failure.message.lower():
+        return "check base_url and path: the server has nothing at that address"
     if any(word.startswith(_ACCOUNT_WORDS) for word in failure.words):
         return "check the plan and the balance of the account"
     return (wrong_setting(failure.message) if kind == "provider.rejected" else None) or _HINTS[kind]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold_protocol.dialects.provider_failures import failure_error, kind_of_status, read_failure, short
+from refold_protocol.dialects.provider_failures import Failure, failure_error, kind_of_status, read_failure, short
 from refold_protocol.errors import KINDS, ProviderError
 
 OPENAI_OVERFLOW = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."
@@ -169,3 +169,13 @@ def test_short_never_exceeds_its_length(text: str, characters: int) -> None:
 
 def test_every_kind_is_one_that_clients_know() -> None:
     assert {error_of({"code": code}).error_kind for code in ("timeout", "content_filter", "api_error")} <= set(KINDS)
+
+
+def test_a_vague_type_says_less_than_a_status_and_nothing_at_an_address_is_told_as_that() -> None:
+    missing = failure_error(Failure('model "m" not found, try pulling it first', ("api_error",)), status=404)
+    assert missing.error_kind == "provider.rejected", "it is not asked again"
+    assert missing.message.endswith("; check the model's name, and what the configuration sets for it")
+    assert failure_error(Failure("at fault", ("api_error",)), status=500).error_kind == "provider.overloaded"
+    assert failure_error(Failure("at fault", ("api_error",))).error_kind == "provider.overloaded"
+    nothing = failure_error(Failure("404 page not found"), status=404)
+    assert nothing.message.endswith("; check base_url and path: the server has nothing at that address")

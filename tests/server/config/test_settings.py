@@ -124,6 +124,7 @@ def test_everything_that_can_be_set_is_read() -> None:
         (LOCAL.replace("127.0.0.1:8080", ""), "providers.local.base_url", 3, "http or https"),
         (LOCAL.replace(":8080", ":port"), "providers.local.base_url", 3, "http or https"),
         (LOCAL.replace("/v1", "/v1?key=1"), "providers.local.base_url", 3, "leave out user names, queries"),
+        (LOCAL.replace("/v1", "/v1/chat/completions/"), "providers.local.base_url", 3, "leave out /chat/completions"),
         (LOCAL.replace("127", "me:pw@127"), "providers.local.base_url", 3, "leave out user names, queries"),
         (LOCAL + "options = {x = 1}", "providers.local.options", 4, "unknown field `x`"),
         (LOCAL + 'options = {include_usage = "yes"}', "providers.local.options", 4, "includeUsage"),
