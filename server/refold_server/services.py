@@ -8,11 +8,13 @@ neither to a session that would pay for nothing.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 
 import anyio.to_thread
+from msgspec.structs import replace
 
 from refold_protocol.errors import ConfigError, ProviderError
 from refold_protocol.ids import CallId
@@ -22,7 +24,7 @@ from refold_protocol.session.model_windows import LearnedWindow
 from refold_server.call_config import call_config, permission_mode, step_limit
 from refold_server.clock import epoch_ms, uuid7
 from refold_server.compaction.compaction_decision import policy_of
-from refold_server.config import CompactionConfig, Config, Mode, RetryConfig, StoreConfig
+from refold_server.config import CompactionConfig, Config, Mode, RetryConfig, StoreConfig, ToolsConfig
 from refold_server.plugins.loop_watch import Watch
 from refold_server.plugins.plugin_loading import ImportThreads, load_plugins_in_threads, plugin_sources
 from refold_server.plugins.plugin_registry import NO_PLUGINS, Plugins
@@ -96,13 +98,28 @@ class Services:
         await close_providers()
 
 
-async def load_services(config: Config, buffers: OpenBuffers = NO_BUFFERS, aside: ImportThreads | None = None) -> Services:
+async def load_services(
+    config: Config,
+    buffers: OpenBuffers = NO_BUFFERS,
+    aside: ImportThreads | None = None,
+    left_out: Callable[[ConfigError], None] | None = None,
+) -> Services:
     """Load the plugins that the configuration names and give what all sessions share. `aside` remembers those that took too
-    long, for whoever tries again. Raises ConfigError."""
+    long, for whoever tries again. Raises ConfigError; with `left_out` a plugin that cannot be loaded is told there, and no tool
+    is offered then."""
     add_secrets(config.providers, os.environ)  # before plugins are loaded, whose faults may repeat them
     sources = plugin_sources(config.plugins)
-    loaded = await load_plugins_in_threads(sources, config.plugins.load_timeout_s, aside or ImportThreads())
-    shared = Services(config, buffers, loaded)
+    missing: list[ConfigError] = []
+
+    def told(error: ConfigError) -> None:
+        missing.append(error)
+        if left_out is not None:
+            left_out(error)
+
+    loaded = await load_plugins_in_threads(
+        sources, config.plugins.load_timeout_s, aside or ImportThreads(), told if left_out else None
+    )
+    shared = Services(replace(config, tools=ToolsConfig(())) if missing else config, buffers, loaded)
     if loaded.loaded:
         shared.watch.start()
     return shared

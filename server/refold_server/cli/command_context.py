@@ -29,6 +29,7 @@ from refold_protocol.errors import ConfigError, RefoldError
 from refold_protocol.ids import SessionId
 from refold_protocol.session.events import AbortCause
 from refold_server.cli.exit_codes import INTERRUPTED, first_error
+from refold_server.cli.formatting import printable
 from refold_server.config import Config, ToolsConfig
 from refold_server.config_file import load_config
 from refold_server.runner import run_to_its_end
@@ -124,11 +125,13 @@ async def open_context(
     config: Config, *, create: bool = False, plugins: bool = True, turns: bool = False
 ) -> AsyncGenerator[CommandContext, None]:
     """Open the store (a new one only with `create`), with the user's plugins unless the command needs none. Raises what opening
-    raises; at the end turns are stopped, sessions flushed and closed, and the first trouble of that is raised. What plugins
-    print while they are loaded goes to standard error, as does all that is printed to `sys.stdout` while a command runs
-    `turns`: such a command takes its own stream before."""
+    raises; a plugin that cannot be loaded is told and left out unless the command runs `turns`. At the end turns are stopped,
+    sessions flushed and closed, and the first trouble of that is raised. What plugins print while they are loaded goes to
+    standard error, as does all that is printed to `sys.stdout` while a command runs `turns`: such a command takes its own
+    stream before."""
     with redirect_stdout(sys.stderr):
-        shared = await load_services(config) if plugins else Services(replace(config, tools=ToolsConfig(())))
+        left_out = None if turns else _tell_left_out
+        shared = await load_services(config, left_out=left_out) if plugins else Services(replace(config, tools=ToolsConfig(())))
     try:
         with redirect_stdout(sys.stderr) if turns else nullcontext():
             async with _open_sessions(config, shared, create=create) as context:
@@ -136,6 +139,10 @@ async def open_context(
     finally:
         with anyio.CancelScope(shield=True):
             await shared.close()
+
+
+def _tell_left_out(error: ConfigError) -> None:
+    sys.stderr.write(f"refold: note: {printable(error.message)} This command only reads, and goes on without it.\n")
 
 
 def run_until_signal(work: Callable[[], Coroutine[Any, Any, int]]) -> int:

@@ -186,12 +186,23 @@ def load_plugins(sources: Iterable[PluginSource], before: Plugins = NO_PLUGINS) 
     return plugins
 
 
-async def load_plugins_in_threads(sources: Iterable[PluginSource], limit_s: float, threads: ImportThreads) -> Plugins:
+async def load_plugins_in_threads(
+    sources: Iterable[PluginSource],
+    limit_s: float,
+    threads: ImportThreads,
+    left_out: Callable[[ConfigError], None] | None = None,
+) -> Plugins:
     """Load plugins in threads, within `limit_s` seconds each, and give all. Raises ConfigError for the first that cannot be
-    loaded. One that takes too long goes on in its thread, and is not tried again before that has ended."""
+    loaded; with `left_out` it is told there and left out. One that takes too long goes on in its thread, and is not tried again
+    before that has ended."""
     plugins = NO_PLUGINS
     for source in sources:
-        plugins = plugins.then(await load_plugin_in_thread(source, plugins, limit_s, threads))
+        try:
+            plugins = plugins.then(await load_plugin_in_thread(source, plugins, limit_s, threads))
+        except ConfigError as error:
+            if left_out is None:
+                raise
+            left_out(error)
     return plugins
 
 

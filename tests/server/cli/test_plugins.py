@@ -125,3 +125,16 @@ def test_doctor_tells_of_a_tool_that_nobody_brings(refold: Here) -> None:
 def test_a_plugin_is_told_in_one_line(state: PluginState, line: str) -> None:
     facts = Examination(Versions("0", "3", "1", "0"), ConfigInForce("/c", True), plugins=(state,))
     assert line in list(report_lines(facts, Style(colour=False)))
+
+
+def test_a_plugin_that_cannot_be_loaded_keeps_nobody_from_reading_a_session(refold: Here) -> None:
+    refold.place.script({"text": "It sleeps."})
+    session = refold("run", "Does it sleep?").session
+    bad = write_plugin(refold.place, "bad", "raise ValueError('not today')")
+    refold.place.configure(named(bad))
+    for command in ("log", "verify", "cache", "meter", "requests", "prefix"):
+        done = refold(command, session)
+        assert done.code == 0, (command, done.err)
+        assert "not today" in done.err
+        assert "goes on without it" in done.err
+    assert refold("run", "again", "--session", session).code == 2
