@@ -107,9 +107,11 @@ def _prompt(options: argparse.Namespace) -> str:
 
     words = " ".join(options.prompt)
     prompt, err = read_prompt(words), standard_error()
-    attachments = [*named_files(options.file), *mentioned_files(prompt)]
-    if words != FROM_STDIN and (piped := piped_input(err.terminal)) is not None:
-        attachments.append(piped)
+    attachments = named_files(options.file)
+    if words != FROM_STDIN:  # what others may have written into a pipe names no files
+        attachments += mentioned_files(prompt)
+        if (piped := piped_input(err.terminal)) is not None:
+            attachments.append(piped)
     for one in () if options.quiet else attachments:
         err.line(f"(with {one.told})")
     return with_attachments(prompt, attachments)
