@@ -126,6 +126,8 @@ def _check(options: argparse.Namespace) -> None:
             raise ConfigError(f"--{name}", "stands in place of a prompt")
         if getattr(options, name) and options.session is None and not options.continued:
             raise ConfigError(f"--{name}", "needs --session, which says where an input waits")
+    if options.quiet and options.json:
+        raise ConfigError("--quiet", "does not go with --json")
     if options.key is not None and not options.prompt:
         raise ConfigError("--key", "is for a new prompt; what waits has its own")
     if options.withdraw and options.permissions is not None:

@@ -184,6 +184,7 @@ async def _follow(session: Session, turn: int, tail: Tail, questions: ApprovalPr
 
             with interrupts.handled(ask):
                 tasks.start_soon(_notice_end, session, turn, tail, questions)
+                tasks.start_soon(questions.printer.show_life)
                 if (code := await _print_turn(tail, turn, questions)) is not None:
                     await questions.printer.end(session.id)
             tasks.cancel_scope.cancel()

@@ -8,13 +8,15 @@ taken. Knows no session.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Final
 
+import anyio
 from msgspec import Struct
 
-from refold_protocol.ids import SessionId
+from refold_protocol.ids import CallId, SessionId
 from refold_protocol.session.events import (
     ApprovalAsked,
     AssistantChunk,
@@ -30,11 +32,16 @@ from refold_protocol.session.events import (
 )
 from refold_protocol.session.messages import ReasoningDelta, Source, TextDelta, text_of
 from refold_server.cli.formatting import CALL_CHARACTERS, call_line, end_sentence, one_line, printable, subject_lines
-from refold_server.cli.terminal import AsyncOutputStream, Style, style_for
+from refold_server.cli.terminal import CLEAR_LINE, AsyncOutputStream, Style, style_for
 
 RESULT_CHARACTERS: Final = 200
 """How much of a failed result one line shows."""
 
+
+LIFE_CHARACTERS: Final = 60
+"""How much of what is waited for is shown, so that the line fits a terminal."""
+
+_ASKS: Final = "waiting for the model"
 
 _WRITTEN: Final = "(the model wrote its calls as text; they are taken as calls)"
 
@@ -56,13 +63,38 @@ class OutputPiece(Struct, frozen=True, gc=False):
 class TurnFormatter:
     """Puts one turn into words. `terminal`: the output is one; `style` is that of standard error."""
 
-    def __init__(self, *, terminal: bool, style: Style) -> None:
+    def __init__(self, *, terminal: bool, style: Style, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._answer = ""
         self._terminal = terminal
         self._style = style
         self._open = {Target.OUT: False, Target.NOTES: False}
 
     def event(self, event: Event) -> list[OutputPiece]:
         """Give the pieces for one event, in order; none for most events."""
+        return self._quiet_event(event) if self._quiet else self._told_event(event)
+
+    @property
+    def between_lines(self) -> bool:
+        """Whether neither stream has a line that goes on."""
+        return not any(self._open.values())
+
+    def _quiet_event(self, event: Event) -> list[OutputPiece]:
+        """Give the answer at the turn's end, without what was said before calls, and a bad end."""
+        match event.data:
+            case AssistantChunk(chunk=TextDelta(text=text)):
+                self._answer += text
+            case ToolCall():
+                self._answer = ""
+            case TurnEnd(reason=reason):
+                answer = printable(self._answer) if self._terminal else self._answer
+                said = [*self._put(Target.OUT, answer), *self._ended(Target.OUT)] if answer else []
+                return said if reason.kind == "completed" else [*said, *self._told_event(event)]
+            case _:
+                pass
+        return []
+
+    def _told_event(self, event: Event) -> list[OutputPiece]:
         match event.data:
             case AssistantChunk(chunk=TextDelta(text=text)) if text:
                 return [*self._ended(Target.NOTES), *self._put(Target.OUT, printable(text) if self._terminal else text)]
@@ -121,13 +153,45 @@ class TurnFormatter:
         return self._put(target, "\n") if self._open[target] else []
 
 
-def _is_answer(event: Event) -> bool:
-    """Tell whether an event is of the answer itself, or of an end that the person must know of."""
-    match event.data:
-        case AssistantChunk(chunk=TextDelta()) | AssistantMessage(written=False) | TurnEnd():
-            return True
-        case _:
-            return False
+class SignOfLife:
+    """What a turn waits for, in words, and since when."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._running: dict[CallId, str] = {}
+        self._asks = _ASKS
+        self._over = False
+        self._since = clock()
+
+    def event(self, event: Event) -> None:
+        """Take notice of an event."""
+        self._since = self._clock()
+        match event.data:
+            case ToolCall(call_id=call, name=name):
+                self._running[call] = one_line(name, CALL_CHARACTERS)
+            case ToolResult(call_id=call):
+                self._running.pop(call, None)
+            case LlmRetry(attempt=failed):
+                self._asks = f"{_ASKS}, attempt {failed + 1}"
+            case CompactStart():
+                self._asks = "the older part of the history is being summed up"
+            case CompactEnd() | AssistantMessage():
+                self._asks = _ASKS
+            case TurnEnd():
+                self.over()
+            case _:
+                pass
+
+    def over(self) -> None:
+        """Nothing is waited for any more."""
+        self._over = True
+
+    def line(self) -> str:
+        """Give the line, empty where nothing is waited for."""
+        if self._over:
+            return ""
+        what = f"running {', '.join(self._running.values())}" if self._running else self._asks
+        return f"… {what[:LIFE_CHARACTERS]} ({self._clock() - self._since:.0f} s)"
 
 
 class TurnPrinter:
@@ -135,10 +199,13 @@ class TurnPrinter:
     OutputLostError when `out` takes nothing more."""
 
     def __init__(self, out: AsyncOutputStream, err: AsyncOutputStream, *, as_json: bool = False, quiet: bool = False) -> None:
+        self._quiet = quiet
         self._streams = {Target.OUT: out, Target.NOTES: err}
         self._json = as_json
-        self._quiet = quiet
-        self._formatter = TurnFormatter(terminal=out.terminal, style=style_for(terminal=err.terminal))
+        self._formatter = TurnFormatter(terminal=out.terminal, style=style_for(terminal=err.terminal), quiet=quiet)
+        self._life = SignOfLife()
+        self._shown = False
+        self._lock = anyio.Lock()
 
     async def begin(self, session: SessionId) -> None:
         """Say which session it is, to a program."""
@@ -150,8 +217,24 @@ class TurnPrinter:
         if self._json:
             await self._streams[Target.OUT].write(b"".join(event.line + b"\n" for event in events))
         else:
-            shown = filter(_is_answer, events) if self._quiet else events
-            await self._write([piece for event in shown for piece in self._formatter.event(event)])
+            pieces: list[OutputPiece] = []
+            for event in events:
+                pieces += self._formatter.event(event)
+                self._life.event(event)
+            await self._write(pieces)
+
+    async def show_life(self) -> None:
+        """Say on a terminal, each second, what is waited for, in one line that is erased before the next text. Ends when it is
+        cancelled."""
+        err = self._streams[Target.NOTES]
+        if self._json or self._quiet or not err.terminal:
+            return
+        while True:
+            await anyio.sleep(1)
+            async with self._lock:
+                if self._formatter.between_lines and (line := self._life.line()):
+                    self._shown = True
+                    await err.write(f"{CLEAR_LINE}{line}".encode(err.encoding, "backslashreplace"))
 
     @property
     def is_seen(self) -> bool:
@@ -172,7 +255,8 @@ class TurnPrinter:
 
     async def end(self, session: SessionId) -> None:
         """Say which session it was, to a person: the last line."""
-        if not (self._json or self._quiet):
+        self._life.over()
+        if not self._json and not self._quiet:
             await self._write(self._formatter.line(f"session {session}"))
 
     async def note(self, text: str) -> None:
@@ -180,7 +264,14 @@ class TurnPrinter:
         await self._write(self._formatter.note(text))
 
     async def _write(self, pieces: Iterable[OutputPiece]) -> None:
-        """Write pieces in order, neighbours for one stream together."""
+        """Write pieces in order, neighbours for one stream together, in place of the sign of life."""
+        async with self._lock:
+            await self._write_pieces(pieces)
+
+    async def _write_pieces(self, pieces: Iterable[OutputPiece]) -> None:
+        if self._shown:
+            self._shown = False
+            await self._streams[Target.NOTES].write(CLEAR_LINE.encode())
         waiting: list[str] = []
         target = Target.OUT
         for piece in pieces:

@@ -24,7 +24,7 @@ from refold_protocol.session.events import (
 from refold_protocol.session.messages import Chunk, ReasoningDelta, TextDelta, Usage, UsageChunk, text_content
 from refold_server.cli.formatting import subject_lines
 from refold_server.cli.terminal import Style
-from refold_server.cli.turn_output import Target, TurnFormatter
+from refold_server.cli.turn_output import SignOfLife, Target, TurnFormatter
 from tests.support.logs import HEADER
 
 
@@ -141,3 +141,50 @@ def test_a_compaction_is_told_while_it_runs_and_how_it_ended() -> None:
     assert told(CompactEnd())[Target.NOTES] == "(it was summed up)\n"
     failed = CompactEnd(TurnError("compaction.failed", "The summary says\nnothing."))
     assert told(failed)[Target.NOTES] == "(it was not summed up: The summary says nothing.)\n"
+
+
+def quietly(*events: EventData) -> dict[Target, str]:
+    """Everything that is told of some events where the answer is wanted alone."""
+    words = TurnFormatter(terminal=False, style=Style(colour=False), quiet=True)
+    pieces = [piece for data in events for piece in words.event(seal(_draft(data), 0, 0))]
+    return {target: "".join(piece.text for piece in pieces if piece.target is target) for target in Target}
+
+
+def test_quietly_the_answer_alone_is_told_without_what_was_said_before_calls() -> None:
+    events = (says("I look."), thinks("hm"), REPLY, CALL, FAILED, says("Forty"), says("-two."), REPLY, TurnEnd(1, COMPLETED))
+    assert quietly(*events) == {Target.OUT: "Forty-two.\n", Target.NOTES: ""}
+
+
+def test_quietly_a_bad_end_is_told_beside_what_there_is_of_the_answer() -> None:
+    assert quietly(says("Forty"), REPLY, TurnEnd(1, MAX_TOKENS)) == {
+        Target.OUT: "Forty\n",
+        Target.NOTES: told(TurnEnd(1, MAX_TOKENS))[Target.NOTES],
+    }
+
+
+def test_the_sign_of_life_says_what_is_waited_for_and_since_when() -> None:
+    now = 100.0
+    life = SignOfLife(lambda: now)
+    seen: list[str] = []
+    summing = CompactStart("pressure", (1, 2), "Sum up.", HEADER.config, 1)
+    for data in (
+        StepStart(1, 1),
+        LlmRetry(1, 1, 1, "provider.timeout", 9),
+        summing,
+        CompactEnd(),
+        CALL,
+        WORKED,
+        TurnEnd(1, COMPLETED),
+    ):
+        life.event(seal(_draft(data), 0, 0))
+        now += 3
+        seen.append(life.line())
+    assert seen == [
+        "… waiting for the model (3 s)",
+        "… waiting for the model, attempt 2 (3 s)",
+        "… the older part of the history is being summed up (3 s)",
+        "… waiting for the model (3 s)",
+        "… running read_file (3 s)",
+        "… waiting for the model (3 s)",
+        "",
+    ]
