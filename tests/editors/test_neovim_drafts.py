@@ -57,6 +57,6 @@ def test_a_draft_that_was_written_is_there_the_next_time_and_gone_once_it_was_se
         other.lua(ATTACHED, session)
         assert other.lua(SEEN) == "half an hour"
     nvim.keys("<CR>")
-    nvim.wait_chat("hour")
+    nvim.wait(f"vim.api.nvim_buf_get_lines((function() {PROMPT} end)(), 0, -1, true)[1] == ''")
     assert nvim.lua(SEEN) == ""
     assert not nvim.lua(IS_MODIFIED)

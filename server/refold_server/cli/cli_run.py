@@ -30,10 +30,12 @@ EXIT_CODES = MEANINGS
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument(
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument(
         "prompt",
         metavar="PROMPT",
         nargs="*",
+        default=[],
         type=unicode_text,
         help="what to ask, in one or more words; - reads it from standard input (UTF-8); put -- before one that begins with -; "
         "@PATH goes with it as --file does",
@@ -41,7 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--file", metavar="PATH", action="append", default=[], type=unicode_text, help="send this file's text with the prompt"
     )
-    what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--pending",
         action="store_true",
@@ -119,11 +120,7 @@ def _prompt(options: argparse.Namespace) -> str:
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse options that do not go together. Raises ConfigError."""
-    if not (options.prompt or options.pending or options.withdraw):
-        raise ConfigError("PROMPT", "is missing: say what to do, or give --pending or --withdraw")
     for name in ("pending", "withdraw"):
-        if getattr(options, name) and options.prompt:
-            raise ConfigError(f"--{name}", "stands in place of a prompt")
         if getattr(options, name) and options.session is None and not options.continued:
             raise ConfigError(f"--{name}", "needs --session, which says where an input waits")
     if options.quiet and options.json:

@@ -110,7 +110,7 @@ def test_the_version_is_that_of_the_package(refold: Here) -> None:
     [
         (["bogus\x1b[2J"], "invalid choice: 'bogus\\x1b[2J'"),
         (["run"], "one of the arguments PROMPT --pending --withdraw is required"),
-        (["run", "a", "b\x1b[2J"], "unrecognized arguments: b\\x1b[2J"),
+        (["log", "a", "b\x1b[2J"], "unrecognized arguments: b\\x1b[2J"),
         (["run", "a", "--sess", "x"], "unrecognized arguments: --sess x"),
         (["run", "-x"], "one of the arguments PROMPT --pending --withdraw is required"),
         (["run", "a\udcff"], "argument PROMPT: 'a\\udcff' is not UTF-8"),
