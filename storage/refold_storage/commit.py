@@ -1,20 +1,11 @@
-"""Content of one commit: what it puts into the database for one session: records, row and the place among recent sessions.
+"""Commits of an environment: the thread that makes them, the transaction over all sessions, and what each session puts into it.
 
-Runs inside the commit thread's transaction and touches nothing else, so it can be repeated after the map grew. The store
-must still stand where this writer left it: if it does not, somebody wrote past the lease, and nothing is written.
-
-Commit from beginning to end: the transaction over all shares, its repetition after the map grew, and what
-each kind of failure means.
-
-Space that ran out means: try again later. A session whose store moved under it is left out. Everything else means that
-the environment cannot be trusted any more. Runs on the commit thread; decides, and leaves acting on it to the caller.
-
-Commit thread of an environment: when accepted events are written, and who is told what became of them.
-
-It commits at once when somebody waits for a flush, else 200 ms after the oldest unwritten event (50 ms while another
-process follows) or at 256 KiB; all sessions that have something go into one transaction. When space ran out nothing is
-lost: it tries again with growing pauses, and whenever somebody flushes. After any other failure the environment is
-spoilt. The thread never calls into objects of the event loop; it hands notices over with `call_soon_threadsafe`.
+The thread commits at once when somebody waits for a flush, else 200 ms after the oldest unwritten event (50 ms while another
+process follows) or at 256 KiB; all sessions that have something go into one transaction, which is repeated after the map grew.
+The store must still stand where a session's writer left it: if it does not, somebody wrote past the lease, and that session is
+left out. Space that ran out means: try again later, with growing pauses, and whenever somebody flushes; nothing is lost. After
+any other failure the environment cannot be trusted any more. The thread never calls into objects of the event loop; it hands
+notices over with `call_soon_threadsafe`.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
-"""Running of one request: params to their type, the handler, the one reply.
+"""Requests of one connection: the order in which they are taken, and the one reply that each gets.
 
-Whatever a handler does, exactly one reply is made: its result, its error, −32800 when the client cancelled it, −32603 for
-a fault of ours. Must not know transports; it gives bodies.
-
-Order in which messages are treated, and how far: steps that wait for their turn, bounded in bytes.
-
-They are taken in short bursts, and not at all while the client leaves its replies unread. What is urgent does not wait. When
-too much waits, reading stops until there is room again. Must not know what a step does.
-
-One rule about content from outside that types cannot say: some of its text is not blank.
+Whatever a handler does, exactly one reply is made: its result, its error, −32800 when the client cancelled it, −32603 for a
+fault of ours. Messages that wait for their turn are bounded in bytes. They are taken in short bursts, and not at all while the
+client leaves its replies unread; what is urgent does not wait. When too much waits, reading stops until there is room again.
+Must not know transports; it gives bodies.
 """
 
 from __future__ import annotations

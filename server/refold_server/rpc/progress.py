@@ -1,13 +1,9 @@
-"""`$/progress` of turns that were started with a token, the client's or one of ours: begin, a report for each step, tool and
-question, the end.
+"""Progress of turns and compactions (`$/progress`), and the trace of a connection (`$/setTrace`, `$/logTrace`).
 
-A projection of the log like any other: told from events, after they were accepted. A token names one turn at a time, or one
-compaction that was asked for.
-
-`$/setTrace` and `$/logTrace`: what the daemon does, told to a client that asks for it.
-
-One line for each request that was answered, with the time it took; with `verbose`, the params as well. Off until asked for,
-and then it costs one comparison a request.
+Progress is told by a token, the client's or one of ours: begin, a report for each step, tool and question, the end. It is a
+projection of the log like any other: told from events, after they were accepted. A token names one turn at a time, or one
+compaction that was asked for. The trace has one line for each request that was answered, with the time it took; with `verbose`,
+the params as well. Off until asked for, and then it costs one comparison a request.
 """
 
 from __future__ import annotations
